@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Train a small model on all GPUs of a job, started by torchrun: ddp.py CHECKPOINT [--steps N].
+"""Train a small model on all nodes of a job, started by torchrun: ddp.py CHECKPOINT [--steps N].
 
-What is here beside PyTorch's own is what a cluster adds: one process per GPU, a checkpoint that the
-first of them writes, and a stop on which all of them agree. A file CHECKPOINT.stopped says that the
-run ended before the last step.
+What is here beside PyTorch's own is what a cluster adds: a checkpoint that the first process
+writes, and a stop on which all of them agree. Each has a GPU of its own, or none where the nodes
+have none. A file CHECKPOINT.stopped says that the run ended before the last step.
 """
 
 import argparse
 import os
+import platform
 import signal
 from pathlib import Path
 
@@ -37,9 +38,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     gpus = torch.cuda.is_available()
     distributed.init_process_group("nccl" if gpus else "gloo")
-    first = distributed.get_rank() == 0
+    rank, processes = distributed.get_rank(), distributed.get_world_size()
+    first = rank == 0
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpus else torch.device("cpu")
-    torch.manual_seed(distributed.get_rank())  # each process has data of its own
+    torch.manual_seed(rank)  # each process has data of its own
 
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
     network = nn.parallel.DistributedDataParallel(model, [device.index] if gpus else None)
@@ -51,7 +53,7 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         step = state["step"]
     if first:
-        print(f"{distributed.get_world_size()} processes, from step {step}", flush=True)
+        print(f"{processes} processes, from step {step}", flush=True)
 
     stop = torch.zeros(1, device=device)
     while step < options.steps and not stop.item():
@@ -72,6 +74,11 @@ def main() -> None:
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
     if first and step < options.steps:
         stopped.touch()
+    # The same points for all: each process has the same model, or something is wrong.
+    points = torch.randn(1024, 64, generator=torch.Generator().manual_seed(1)).to(device)
+    with torch.no_grad():
+        loss = nn.functional.mse_loss(model(points), points.sum(1, keepdim=True))
+    print(f"{platform.node()}: process {rank} of {processes}, loss {loss.item():.6f}", flush=True)
     distributed.destroy_process_group()
 
 

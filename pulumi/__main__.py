@@ -23,6 +23,7 @@ from components.settings import ROOT
 from components.state import State, StateArgs
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.gcp.bundle import image_bundle, machine_bundle
+from muster.render.lmod import images
 from muster.render.nfs import mounts
 from muster.render.people import node_people_dir
 
@@ -150,6 +151,7 @@ sets = {
             mounts=mounts(definition, computes=True, caches=nodes.caches),
             caches=nodes.caches and definition.cluster.storage.is_cached,
             people=node_people_dir(definition),
+            images=images(definition.cluster.software, definition.cluster.storage.apps.path),
         ),
     )
     for name, nodes in node_sets.items()

@@ -28,6 +28,10 @@ from muster.gcp.api import CloudError
 
 log = logging.getLogger("muster")
 
+LIBRARIES = ("google", "urllib3")
+"""Their warnings are of single tries, some a second while the metadata server does not answer. The
+daemon says itself, once, what can't be read."""
+
 
 def daemon(settings: Settings, slurm: Slurm, metrics: Metrics, clock: Clock) -> Daemon:
     """Return the daemon by its settings; it counts into `metrics`.
@@ -60,6 +64,8 @@ def main(path: Path = SETTINGS) -> int:
     """Run until SIGTERM; return the exit status."""
     # The journal adds the time.
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    for library in LIBRARIES:
+        logging.getLogger(library).setLevel(logging.ERROR)
     slurm, clock = Slurm(), Clock()
     try:
         settings, metrics = read(path), Metrics(clock)

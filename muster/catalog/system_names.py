@@ -32,3 +32,6 @@ SYSTEM_NAMES = frozenset(f"{_BASE} {_ALLOCATED} {_PACKAGES} {_MUSTER}".split())
 
 ROOT_GROUPS = ("docker", "incus-admin", "lxd")
 """Groups whose members are root by the daemon of that name."""
+
+SUDO_GROUPS = ("sudo", "admin", "wheel", "google-sudoers")
+"""Groups whose members are root by sudo, in the sudoers of distributions and cloud images."""

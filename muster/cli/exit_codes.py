@@ -29,6 +29,11 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
         FAILED: "not all are; the next run goes on from there",
         WRONG: _NO_PROGRAM,
     },
+    "job": {
+        DONE: "said",
+        FAILED: "SLURM did not answer",
+        WRONG: "there is no such job, or this machine is no login node",
+    },
     "models add": {
         DONE: "the model is in the store",
         FAILED: "it is not, and nothing of it was published",

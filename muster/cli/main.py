@@ -16,6 +16,7 @@ COMMANDS = {
     "check": "muster.cli.check:check",
     "cloud": "muster.cli.cloud:app",
     "data": "muster.cli.models:data",
+    "job": "muster.cli.job:job",
     "models": "muster.cli.models:models",
     "nodes": "muster.cli.nodes:nodes",
     "packages": "muster.cli.packages:show",

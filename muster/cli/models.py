@@ -3,16 +3,12 @@
 On a host of a cluster they are `muster-models` and `muster-data`, which need no Muster.
 """
 
-import os
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from muster.cli.exit_codes import EXIT_CODES, WRONG, epilog
-
-PROGRAMS = Path("/usr/local/bin")
-"""Where the role `models` puts them."""
+from muster.cli.exit_codes import EXIT_CODES, epilog
+from muster.cli.host_programs import become
 
 Digest = Annotated[
     str | None,
@@ -95,13 +91,9 @@ def _given(options: dict[str, str | None]) -> list[str]:
 
 
 def _become(name: str, *words: str) -> NoReturn:
-    """Go on as a program of this host."""
-    program = PROGRAMS / name
-    if not os.access(program, os.X_OK):
-        typer.echo(
-            f"error: {program} is not on this machine; log in to a login node of a cluster with "
-            f"`storage.models` and type {name} {words[0]} there",
-            err=True,
-        )
-        raise typer.Exit(WRONG)
-    os.execv(program, [str(program), *words])  # noqa: S606 (no shell)
+    become(
+        name,
+        words,
+        f"log in to a login node of a cluster with `storage.models` and type {name} {words[0]} "
+        "there",
+    )

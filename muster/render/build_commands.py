@@ -10,6 +10,9 @@ from muster.definition.schema.software import Archive
 ARCHIVE_PACKAGES = ("ca-certificates", "curl", "libarchive-tools")
 """What the command of an archive runs: bsdtar reads tar files of all compressions, and zip."""
 
+PACK_PACKAGES = ("squashfs-tools",)
+"""What the program that builds packs a release with."""
+
 # Prints 1 if all that a list of names has is in one folder.
 _IN_ONE_FOLDER = (
     'awk -F/ \'{sub(/^\\.\\//, "")} $1 != "" {top[$1]; if (NF > 1) deep = 1} '

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from muster.catalog.system_names import ROOT_GROUPS, SUDO_GROUPS
 from muster.definition import Definition
 
 
@@ -26,8 +27,8 @@ def variables(definition: Definition, *, logs_in: bool, makes_homes: bool) -> di
         "max_id": directory.max_id,
         # Who was removed too: the login must not come back as somebody else's.
         "hidden_users": [*users.people],
-        # Each person has a group of the same name.
-        "hidden_groups": [*users.groups, *users.people],
+        # Each person has a group of the same name. Nobody is root by a group of the directory.
+        "hidden_groups": [*users.groups, *users.people, *SUDO_GROUPS, *ROOT_GROUPS],
         "login": logs_in,
         "create_homes": makes_homes,
         "quota_gib": (home.quota_gib or 0) if home.is_served else 0,

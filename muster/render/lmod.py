@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from muster.definition.schema.software import STANDARD_LIBRARY, Software, SoftwareVersion
 from muster.render import verification
-from muster.render.releases import Release, filled, releases, versions
+from muster.render.releases import IMAGES, Release, filled, releases, versions
 
 PROPERTY = ("build", "declared")
 """What a module that is not built is marked with; the role lmod tells Lmod how to show it."""
@@ -22,6 +22,10 @@ ENVIRONMENTS = "MUSTER_ENVIRONMENTS"
 That shows their packages to a user's own virtual environment, behind the packages of that one. In
 PYTHONPATH they would come first, and hide them.
 """
+
+
+MOUNTER = "autofs"
+"""Package that mounts packed releases when somebody enters them (role lmod)."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Installation:
     """Shell command that looks whether it works; None: nothing does."""
     is_release: bool
     """Whether it is made from the definition, by the play or by hand, and then never changes."""
+    image: str | None
+    """File that the folder is packed into; None: it stays a folder."""
     requirements: str | None
     """Text of the file `root`.txt; None: there is none."""
     built_on: list[str]
@@ -63,7 +69,7 @@ def packages(software: Software, os: str) -> list[str]:
     """Return what each host needs at run time from the distribution `os` (`debian-12`).
 
     The whole standard library of its Python is among it: a module or a job that finds a part of it
-    on one host must find it on all.
+    on one host must find it on all. So is what mounts packed releases.
     """
     named = {
         package
@@ -71,7 +77,18 @@ def packages(software: Software, os: str) -> list[str]:
         for data in versions.values()
         for package in data.packages
     }
-    return sorted({*STANDARD_LIBRARY[os], *named})
+    mounter = [MOUNTER] if has_packed(software) else []
+    return sorted({*STANDARD_LIBRARY[os], *named, *mounter})
+
+
+def has_packed(software: Software) -> bool:
+    """Whether there are releases that hosts mount."""
+    return any(data.is_packed for data in versions(software).values())
+
+
+def images(software: Software, apps: str) -> str:
+    """Return the folder of packed releases, empty if there are none."""
+    return f"{apps}/{IMAGES}" if has_packed(software) else ""
 
 
 def render(software: Software, apps: str, os: str, requirements: Mapping[str, str]) -> ModuleTree:
@@ -110,6 +127,7 @@ def render(software: Software, apps: str, os: str, requirements: Mapping[str, st
                 build=release.command if named[name].built else None,
                 verify=_verification(name, modulefiles) if release.command else None,
                 is_release=release.command is not None,
+                image=release.image,
                 requirements=release.requirements,
                 built_on=list(release.built_on),
             )
@@ -220,11 +238,16 @@ class _Modulefile:
         root = self.release.root
         yield f"local root = {_text(root)}"
         # A build that has not ended has a file beside its folder: see software_build.
-        yield 'if not isDir(root) or isFile(root .. ".building") then'
+        missing, packed = 'not isDir(root) or isFile(root .. ".building")', self.data.is_packed
+        if packed:
+            # A look mounts it, and Lmod evaluates all modulefiles when it makes its cache.
+            missing = f'mode() == "load" and ({missing})'
+        yield f"if {missing} then"
         if self.data.built:
             # Only on load: a module that can't be unloaded or listed would make things worse.
+            mounts = f"is {self.apps} mounted, and does autofs run?" if packed else "is it mounted?"
             message = (
-                f"{self.name}: the folder {root} is not on this host; is it mounted? "
+                f"{self.name}: the folder {root} is not on this host; {mounts} "
                 "If an administrator runs site.yml again, it builds the module or says why it "
                 "can't."
             )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.definition import Definition
-from muster.render import directory
+from muster.render import directory, limits
 
 
 def people(definition: Definition) -> list[dict[str, Any]]:
@@ -75,27 +75,28 @@ def accounts(definition: Definition) -> list[dict[str, Any]]:
             "organization": account.organization or definition.cluster.name,
             "fairshare": account.fairshare,
             "users": [user for user in account.users if user in present],
+            **limits.of_account(definition, account, present),
         }
         for name, account in definition.cluster.accounts.items()
     ]
 
 
 def account_users(definition: Definition) -> list[dict[str, str]]:
-    """Return each person who has an account, with the account of jobs that name none."""
+    """Return each person who has an account: the account of jobs that name none, and rights."""
     defaults: dict[str, str] = {}
     for name, account in definition.cluster.accounts.items():
         for user in account.users:
             defaults.setdefault(user, name)
-    named = {
-        user: person.default_account
-        for user, person in _present(definition).items()
-        if user in defaults
-    }
-    elsewhere = dict.fromkeys(directory.people(definition))
+    here = {user: person for user, person in _present(definition).items() if user in defaults}
+    elsewhere = [user for user in directory.people(definition) if user not in here]
     return [
-        {"name": user, "default_account": account or defaults[user]}
-        for user, account in {**named, **elsewhere}.items()
-    ]
+        {
+            "name": user,
+            "default_account": person.default_account or defaults[user],
+            "admin_level": person.admin_level,
+        }
+        for user, person in here.items()
+    ] + [{"name": user, "default_account": defaults[user]} for user in elsewhere]
 
 
 def _present(definition: Definition) -> dict[str, Any]:

@@ -13,6 +13,13 @@ from graphlib import TopologicalSorter
 from muster.definition.schema.software import Software, SoftwareVersion
 from muster.render import build_commands
 
+IMAGES = ".muster/images"
+"""Below the folder of shared programs: the files that releases are packed into.
+
+The role lmod gets the folder, and mounts them; muster-software (role software), which removes them,
+knows the name too.
+"""
+
 DIGITS = 16
 """Of the digest, in the folder's name: 64 bits, and paths in first lines of scripts stay short."""
 
@@ -29,6 +36,9 @@ class Release:
     root: str
     command: str | None
     """For /bin/sh; None: Muster does not fill the folder."""
+    image: str | None
+    """File that the folder is packed into, and then a link to where hosts mount it; None: it stays
+    a folder."""
     requirements: str | None
     """Text of the file `root`.txt, which the command reads; None: it reads none."""
     built_on: tuple[str, ...]
@@ -73,15 +83,20 @@ def releases(
         data = named[name]
         built_on = {other: made[other].root for other in data.built_after(name) if other in made}
         root = data.root or f"{apps}/software/{name}"
+        image: str | None = None
         texts = None
         if data.environment is not None:
             texts = requirements[data.environment.requirements]
         if data.is_built:
-            root = f"{root}/{_digest(data, os, texts, built_on)}"
+            digest = _digest(name, data, os, texts, built_on)
+            root = f"{root}/{digest}"
+            if data.is_packed:
+                image = f"{apps}/{IMAGES}/{digest}.squashfs"
         made[name] = Release(
             module=name,
             root=root,
             command=_command(name, data, root, {n: r.root for n, r in made.items()}),
+            image=image,
             requirements=texts,
             built_on=tuple(built_on.values()),
             packages=tuple(
@@ -89,6 +104,7 @@ def releases(
                     {
                         *data.build_packages,
                         *(build_commands.ARCHIVE_PACKAGES if data.archive else ()),
+                        *(build_commands.PACK_PACKAGES if data.is_packed else ()),
                     }
                 )
             ),
@@ -97,7 +113,11 @@ def releases(
 
 
 def _digest(
-    data: SoftwareVersion, os: str, requirements: str | None, built_on: Mapping[str, str]
+    name: str,
+    data: SoftwareVersion,
+    os: str,
+    requirements: str | None,
+    built_on: Mapping[str, str],
 ) -> str:
     """Return the name of a release. Where an archive comes from makes no difference to it."""
     inputs = {
@@ -111,6 +131,9 @@ def _digest(
         "imports": sorted(data.imports),
         "built_on": dict(built_on),
     }
+    if data.is_packed:
+        # Images of all modules are in one folder, so two that are made alike need two names.
+        inputs |= {"form": data.form, "module": name}
     text = json.dumps(inputs, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 

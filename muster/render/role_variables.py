@@ -13,7 +13,7 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
-from muster.render import ceph, directory, file_systems, lmod, nfs, people, quotas, slurm
+from muster.render import ceph, directory, file_systems, limits, lmod, nfs, people, quotas, slurm
 from muster.render import nvidia_driver as nvidia
 
 Variables = dict[str, Any]
@@ -29,6 +29,9 @@ _NFS_WAIT = 10
 _DIRECTORY_KEYS = "/usr/local/sbin/muster-directory-keys"
 # Whether a host knows the directory's groups.
 _DIRECTORY_CHECK = ["/usr/local/sbin/muster-directory", "check"]
+
+# Of the role lmod: whether a host mounts packed releases; the folder of them follows.
+_PACKED_CHECK = "/usr/local/sbin/muster-check-packed"
 
 # Of the role cloud_vm: whether users reach the metadata server.
 _GUARD_CHECK = ["/usr/local/sbin/muster-guard", "check"]
@@ -137,10 +140,19 @@ def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
         "job_login": host.lets_jobs_log_in,
         "keys_command": _DIRECTORY_KEYS if has_directory and _takes_logins(host) else "",
         "refused_from": _nodes(host) if is_protected else [],
-        "refused_logins": ["root", *administrators] if is_protected else [],
+        "refused_logins": list(dict.fromkeys(["root", *administrators, *_own_logins(variables)]))
+        if is_protected
+        else [],
         "create_homes": host.name == nfs.home_maker(host.definition),
         "home_mounted": home in _mount_points(variables),
     }
+
+
+def _own_logins(variables: Mapping[str, Any]) -> list[str]:
+    """Return the logins of the hosts' own administrators, which the inventory names."""
+    logins = variables.get("users_home_keys", [])
+    # What is no list is refused when the roles' variables are checked.
+    return logins if isinstance(logins, list) else []
 
 
 def _takes_logins(host: Host) -> bool:
@@ -291,6 +303,7 @@ def _accounts(host: Host, _: Mapping[str, Any]) -> Variables:
         "cluster": host.definition.cluster.name,
         "tree": people.accounts(host.definition),
         "users": people.account_users(host.definition),
+        "qos": limits.qos(host.definition),
     }
 
 
@@ -372,6 +385,7 @@ def _lmod(host: Host, _: Mapping[str, Any]) -> Variables:
         "module_paths": [f"{apps}/modules"],
         "cache_dir": f"{apps}/lmod/cache",
         "packages": lmod.packages(cluster.software, cluster.os),
+        "images": lmod.images(cluster.software, apps),
     }
 
 
@@ -393,11 +407,13 @@ def _software(host: Host, _: Mapping[str, Any]) -> Variables:
 
 def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     cluster, groups = host.definition.cluster, host.definition.hosts.groups
+    images = variables.get("lmod_images", "")
     units = {
         "munge": True,
         "chrony": True,
         "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
         "sssd": cluster.users.directory,
+        "autofs": images,
         "muster-guard": cluster.cloud,
         "muster-guard-keeper": cluster.cloud,
         "muster-file-systems": host.is_in("controller", "storage")
@@ -415,6 +431,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "commands": [
             *([_GUARD_CHECK] if cluster.cloud else []),
             *([_DIRECTORY_CHECK] if cluster.users.directory else []),
+            *([[_PACKED_CHECK, images]] if images else []),
         ],
         # A node set of VMs is no group: no play is run on them.
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},

@@ -23,6 +23,12 @@ JOB_SECONDS = 120
 """Timeout of each job here; they take seconds."""
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+RUN_THERE = (
+    *("report.py", "report.sbatch", "train.py", "train.sbatch"),
+    # With the modules that docs/software.md adds.
+    *("ddp.py", "ddp-cpu.sbatch", "multiworker.py", "multiworker.sbatch"),
+)
+"""The examples that are sized for the demo."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ def memory_limit(session: Session) -> str:
 
 
 def lab_modules(session: Session) -> str:
-    """The lab's four modules load, and say that they were not built and how to build them."""
+    """The lab's four modules load, and say that they were not built, and what that needs."""
     names = (
         "apps/python/3.10",
         "apps/cuda/11.7",
@@ -201,6 +207,9 @@ def lab_modules(session: Session) -> str:
         "libs/python/neptune-client/1.9.1-python-3.10",
     )
     loaded = session.run(f"module load {' '.join(names)}; module -t list")
+    told = session.run(f"for name in {' '.join(names)}; do module help $name 2>&1; done")
+    if told.count("Its build needs ") != len(names):
+        raise TourError(f"a module does not say what its build needs:\n{told}")
     return expect(loaded, *names, "not built")
 
 
@@ -239,7 +248,7 @@ class Step:
 def prepare(session: Session) -> None:
     """Start the mail relay and give ada her files."""
     session.as_root("systemctl start mail-sink")
-    for name in ("report.py", "report.sbatch", "train.py", "train.sbatch"):
+    for name in RUN_THERE:
         session.run(f"cat >{name}", stdin=(EXAMPLES / name).read_text(encoding="utf-8"))
 
 

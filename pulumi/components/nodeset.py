@@ -40,6 +40,8 @@ class NodeSetArgs:
     """Whether they cache what they read of some folder."""
     people: str
     """Shared folder with the passwd and group files of the cluster's people."""
+    images: str
+    """Shared folder of packed releases; empty: there are none."""
 
 
 class NodeSet(pulumi.ComponentResource):
@@ -113,6 +115,7 @@ def instance_template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTempla
                 "muster-hosts": args.hosts,
                 "muster-mounts": json.dumps(list(args.mounts)),
                 "muster-people": args.people,
+                **({"muster-images": args.images} if args.images else {}),
                 **({"muster-gpus": str(nodes.gpus.count)} if nodes.gpus else {}),
                 **cache(args, way),
             },

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "vm"))
+from vmkit import environment
 from vmkit.calls import calls
 from vmkit.machine import Machine
 from vmkit.site import RELEASE, STORAGE, Site, booted
@@ -23,22 +24,6 @@ from vmkit.site import RELEASE, STORAGE, Site, booted
 from muster_sandbox.containers import base_image
 
 T = TypeVar("T")
-
-PACKAGES, MODULES = 100, 35
-ENVIRONMENT = f"""
-import compileall, pathlib, random
-names, random = [], random.Random(1)
-for package in range({PACKAGES}):
-    folder = pathlib.Path(f"/apps/env/p{{package}}")
-    folder.mkdir(parents=True)
-    for module in ["__init__", *(f"m{{n}}" for n in range({MODULES - 1}))]:
-        lines = [f"v{{n}} = {{random.random()}}" for n in range(random.randrange(20, 300))]
-        (folder / f"{{module}}.py").write_text("\\n".join(lines))
-        names.append(f"p{{package}}" + ("" if module == "__init__" else f".{{module}}"))
-pathlib.Path("/apps/env/everything.py").write_text("".join(f"import {{n}}\\n" for n in names))
-assert compileall.compile_dir("/apps/env", quiet=1)
-"""
-"""Made on the server. Modules are compiled, as pip does it."""
 
 CACHE = "/var/cache/fscache"
 IMAGE = "/apps/env.squashfs"
@@ -125,10 +110,12 @@ def main() -> None:
     counts = [int(word) for word in sys.argv[1:]] or [1, 4]
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs; booting", file=sys.stderr)
     with booted(max(counts)) as site:
-        site.server.check(f"mkdir -p /apps && python3 - <<'end'\n{ENVIRONMENT}\nend")
+        program = Path(environment.__file__).read_text(encoding="utf-8")
+        site.server.check(f"python3 - /apps/env <<'end'\n{program}end")
         site.server.check(f"mksquashfs /apps/env {IMAGE} -quiet -no-progress")
         kernel = site.client.check("uname -r")
-        print(f"{PACKAGES * MODULES:,} files; kernel {kernel}; calls of each node")
+        files = environment.PACKAGES * environment.MODULES
+        print(f"{files:,} files; kernel {kernel}; calls of each node")
         print("| store | nodes | node | calls | READ | most |\n|---|---|---|---|---|---|")
         for count in counts:
             measure(site, site.clients[:count])

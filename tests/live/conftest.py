@@ -5,16 +5,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import process_tree
 import psutil
 import pytest
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
+from ruamel.yaml import YAML
 from waiting import until
 
 from muster_sandbox.containers import machines
@@ -24,6 +26,9 @@ from muster_sandbox.demo.tour import Session
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+RUN_SECONDS = 1800
+"""Timeout of a playbook: one that builds TensorFlow takes many minutes on two busy cores."""
+
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
 
 
@@ -89,7 +94,7 @@ class Lab:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=RUN_SECONDS,
             check=False,
             env=os.environ | {"ANSIBLE_NOCOLOR": "1"} | (environment or {}),
         )
@@ -131,6 +136,15 @@ class Lab:
         )
         assert not check or done.returncode == 0, f"{host}: {command}: {done.stdout}"
         return done.stdout
+
+    def change(self, edit: Callable[[Any], None]) -> None:
+        """Let `edit` change the definition, a mapping, in place; the rest of its text stays."""
+        yaml = YAML()
+        yaml.width = 4096
+        yaml.preserve_quotes = True
+        document = yaml.load(self.definition.read_text(encoding="utf-8"))
+        edit(document["cluster"])
+        yaml.dump(document, self.definition)
 
     @property
     def ada(self) -> Session:

@@ -123,3 +123,51 @@ def test_training_that_nears_its_time_limit_saves_and_is_queued_again(lab: Lab) 
         assert '"epochs": ' in ada.run(f"cat train-{job}.json")
     finally:
         ada.run(f"scancel {job}")
+
+
+def test_launch_starts_tasks_that_know_each_other(lab: Lab) -> None:
+    shown = lab.ada.run(
+        "srun -p ml-cpu -A LAB-test -N2 -n2 --mem=50M --time=1 "
+        "launch sh -c 'echo $RANK of $WORLD_SIZE at $MASTER_ADDR by $GLOO_SOCKET_IFNAME'"
+    )
+    lines = sorted(line for line in shown.splitlines() if " of 2 at " in line)
+    assert [line.split()[:5] for line in lines] == [
+        [str(rank), "of", "2", "at", "lab-cpu-01"] for rank in range(2)
+    ]
+    # The interface of the cluster's network, on which the other node is.
+    assert "by lo" not in shown
+
+
+def test_a_task_that_can_not_start_ends_its_step(lab: Lab) -> None:
+    shown = lab.ada.run(
+        "srun -p ml-cpu -A LAB-test -N2 -n2 --mem=50M --time=5 sh -c "
+        "'[ $SLURM_PROCID = 1 ] && exec sleep 240; exec launch no-such-program' 2>&1",
+        check=False,
+    )
+    assert "launch: no-such-program is not there: load the module" in shown
+    assert "CANCELLED" in shown or "aborted" in shown
+
+
+def test_the_memory_of_a_job_of_ten_seconds_is_measured(lab: Lab) -> None:
+    ada = lab.ada
+    job = ada.run(
+        "sbatch --parsable -p ml-cpu -A LAB-test -n 1 --mem=500M --time=2 -J fills --wrap "
+        """'python3 -c "import time; kept = bytearray(200 * 2**20); time.sleep(10)"'"""
+    ).strip()
+    assert ada.wait_for(job) == "COMPLETED"
+    said = ada.run(f"muster-job {job}")
+    assert f"Job {job}, fills, of ada:" in said
+    measured = float(said.partition("Memory")[2].split()[0])
+    assert 200 <= measured < 500
+    assert "MiB at most in one task" in said
+
+
+def test_a_job_that_waits_says_why(lab: Lab) -> None:
+    ada = lab.ada
+    job = ada.run("sbatch --parsable -p ml-cpu -A LAB-test --mem=50M --hold --wrap true").strip()
+    try:
+        said = ada.run(f"muster-job {job}")
+        assert f"Job {job}, of ada: PENDING, 1 node in ml-cpu" in said
+        assert f"What you can do: scontrol release {job}" in said
+    finally:
+        ada.run(f"scancel {job}")

@@ -54,6 +54,87 @@ def test_the_tree_is_the_wanted_one(host):
     assert set(texts.stdout.splitlines()) == {"lab|ml team", "first trials, 2026|lab"}
 
 
+def test_the_qos_are_the_wanted_ones(host):
+    rows = host.check_output(
+        "sacctmgr -nP show qos format=name,priority,preempt,preemptmode,gracetime,flags"
+    )
+    assert set(rows.splitlines()) == {
+        "normal|10|scavenger|cluster|00:00:00|",
+        "scavenger|0||requeue|00:00:30|",
+        "short|100||cluster|00:00:00|DenyOnLimit",
+        "gpus|0||cluster|00:00:00|DenyOnLimit",
+    }
+    limits = host.check_output(
+        "sacctmgr -nP show qos where name=short,gpus "
+        "format=name,maxwall,maxsubmitjobsperuser,maxtresperuser,mintres"
+    )
+    assert {tuple(row.split("|")[:3]) for row in limits.splitlines()} == {
+        ("short", "00:30:00", "2"),
+        ("gpus", "", ""),
+    }
+    tres = {row.split("|")[0]: set(row.split("|")[3:]) for row in limits.splitlines()}
+    assert tres == {"short": {"gres/gpu=2,mem=1.50G", ""}, "gpus": {"", "gres/gpu=1"}}
+
+
+def test_accounts_and_users_have_their_limits(host):
+    rows = host.check_output(
+        "sacctmgr -nP show association where cluster=trial account=lab,lab-test woplimits "
+        "format=account,user,qos,defaultqos,grptres,grptresrunmins,maxjobs,maxtresperjob"
+    )
+    assert set(rows.splitlines()) == {
+        "lab||gpus,normal,scavenger,short|normal|gres/gpu=8|cpu=100000||",
+        "lab-test|||||||",
+        "lab-test|ada||||||",
+        "lab-test|alan|||||2|mem=2G",
+    }
+
+
+def test_a_qos_is_for_those_who_may_use_it(host):
+    assert submit(host, "alan", "--qos=short", "--time=10")[1] == "lab-test"
+    done, _ = submit(host, "ada", "-A", "other", "--qos=short", "--time=10")
+    assert done.rc != 0
+    assert "Invalid qos" in done.stderr
+
+
+def test_a_job_beyond_a_limit_of_its_qos_is_refused(host):
+    done, _ = submit(host, "alan", "--qos=short", "--time=31")
+    assert done.rc != 0
+    assert "QOSMaxWallDurationPerJobLimit" in done.stderr
+    done, _ = submit(host, "alan", "--qos=gpus", "--time=10")
+    assert done.rc != 0
+    assert "QOSMinGRES" in done.stderr
+
+
+def test_a_job_that_asks_for_no_time_has_the_longest_of_its_qos(host):
+    job = host.check_output(
+        "cd /tmp && runuser -u alan -- sbatch --parsable --hold --mem=10 --qos=short --wrap true"
+    ).strip()
+    shown = host.check_output(f"squeue --noheader --format=%l --jobs={job}")
+    host.run(f"scancel {job}")
+    assert shown.strip() == "30:00"
+
+
+def test_more_jobs_than_a_user_may_have_are_refused(host):
+    command = (
+        "cd /tmp && runuser -u {} -- sbatch --parsable --hold --mem=10 -A lab-test --qos=short "
+        "--time=10 --wrap true"
+    )
+    jobs = [host.check_output(command.format("alan")).strip() for _ in range(2)]
+    try:
+        third = host.run(command.format("alan"))
+        assert third.rc != 0
+        assert "QOSMaxSubmitJobPerUserLimit" in third.stderr
+        # Somebody else's job is not counted.
+        jobs.append(host.check_output(command.format("ada")).strip())
+    finally:
+        host.run(f"scancel {' '.join(jobs)}")
+
+
+def test_the_account_has_its_coordinator(host):
+    rows = host.check_output("sacctmgr -nP show account withcoordinators format=account,coord")
+    assert set(rows.splitlines()) == {"root|", "lab|", "lab-test|alan", "other|"}
+
+
 def test_users_have_no_rights_over_others(host):
     rows = host.run("sacctmgr -nP show user format=user,adminlevel")
     assert set(rows.stdout.split()) == {"root|Administrator", "ada|None", "alan|None"}

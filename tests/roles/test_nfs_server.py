@@ -106,6 +106,18 @@ def test_a_folder_that_is_no_file_system_of_its_own_is_refused(host, converge):
         host.run("sh -c 'umount /srv/part /srv/again; rmdir /srv/folder /srv/part /srv/again'")
 
 
+def test_a_mount_where_programs_run_as_their_owner_is_refused(host, converge):
+    """Root of a client leaves them there (tests/vm)."""
+    before = host.file(EXPORTS).content_string
+    host.check_output("mount -o remount,suid,nodev /srv/home")
+    try:
+        said = " ".join(converge("nfs_server", nfs_server_exports=[HOME]).split())
+        assert "/srv/home: mounted without nosuid and nodev" in said
+        assert host.file(EXPORTS).content_string == before
+    finally:
+        host.check_output("mount -o remount,nosuid,nodev /srv/home")
+
+
 @pytest.mark.proof("four runs of the role, nearly a minute")
 def test_what_exportfs_refuses_ends_the_run_until_it_is_right(host, converge):
     unknown = {"clients": [{"host": "no-such-host.invalid"}]}

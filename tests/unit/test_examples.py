@@ -1,6 +1,7 @@
 """The job scripts of examples/ do what they say, and fit the clusters that they are for.
 
-tests/live/test_jobs.py has SLURM run those of the demo.
+tests/live/test_jobs.py has SLURM run those of the demo, tests/live/test_frameworks.py those that
+need modules of docs/software.md.
 """
 
 import json
@@ -12,18 +13,38 @@ import subprocess
 import sys
 from pathlib import Path
 
+import frameworks
 import pytest
+import yaml
 from documentation import ROOT
 
 from muster import definition
-from muster.definition import Definition
+from muster.definition import Definition, requirements
 from muster.definition.schema.node_sets import Machines
+from muster_sandbox.demo import tour
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.sbatch"))
 DEMO = definition.load(ROOT / "inventories/demo")
 LAB = definition.load(ROOT / "inventories/lab")
-CLUSTERS = {"report": [DEMO, LAB], "train": [DEMO, LAB], "ddp": [LAB]}
+
+
+def demo_with_frameworks() -> Definition:
+    """Return the demo with the modules that docs/software.md adds."""
+    text = (ROOT / "inventories/demo/group_vars/all/cluster.yml").read_text(encoding="utf-8")
+    data = yaml.safe_load(text)["cluster"]
+    for name, versions in frameworks.modules().items():
+        data["software"]["modules"].setdefault(name, {}).update(versions)
+    return definition.validate(data, DEMO.hosts.groups)
+
+
+CLUSTERS = {
+    "report": [DEMO, LAB],
+    "train": [DEMO, LAB],
+    "ddp": [LAB],
+    "ddp-cpu": [demo_with_frameworks()],
+    "multiworker": [demo_with_frameworks()],
+}
 """Script -> the clusters that it is sized for."""
 NOT_BUILT = {"ddp"}
 """Scripts that say that they need a module that site.yml does not build."""
@@ -99,9 +120,34 @@ def mib(text: str) -> int:
     return int(number) * {"M": 1, "G": 1024}[unit]
 
 
-@pytest.mark.parametrize("name", ["ddp.py", "report.py", "train.py"])
+@pytest.mark.parametrize("name", ["ddp.py", "multiworker.py", "report.py", "train.py"])
 def test_a_program_is_python(name: str) -> None:
     compile((EXAMPLES / name).read_text(encoding="utf-8"), name, "exec")
+
+
+def test_a_program_has_no_name_of_a_package_that_it_imports() -> None:
+    """Python looks first in the folder of the program: keras.py would be TensorFlow's keras."""
+    packages = {"jax", "keras", "numpy", "tensorflow", "torch", *sys.stdlib_module_names}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} & packages == set()
+
+
+def test_the_demo_s_user_has_the_examples_that_are_sized_for_it() -> None:
+    scripts = {f"{name}.sbatch" for name, clusters in CLUSTERS.items() if clusters != [LAB]}
+    assert {name for name in tour.RUN_THERE if name.endswith(".sbatch")} == scripts
+    assert {name for name in tour.RUN_THERE if name.endswith(".py")} == {
+        path.name for path in EXAMPLES.glob("*.py")
+    }
+
+
+@pytest.mark.parametrize("file", sorted(frameworks.REQUIREMENTS.glob("*.txt")), ids=str)
+def test_requirements_name_all_packages_with_their_hashes_and_no_address(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert list(requirements.faults(text)) == []
+    assert "://" not in text
+    wanted = file.with_suffix(".in").read_text(encoding="utf-8").splitlines()[0]
+    name, version = re.fullmatch(r"([a-z-]+)(?:\[cpu\])?==(\d+\.\d+)\.\*", wanted).groups()  # type: ignore[union-attr]
+    assert re.search(rf"^{name}=={re.escape(version)}\.", text, re.MULTILINE)
+    assert file.stem == f"{name.removesuffix('-cpu')}-{version}"
 
 
 # -- train.py -------------------------------------------------------------------------------------

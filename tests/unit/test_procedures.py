@@ -66,7 +66,12 @@ def test_a_change_of_memory_changes_what_the_page_names(lab: Path) -> None:
     partitions = [line for line in words if "PartitionName" in line]
     assert len(nodes) == len(partitions) == 2
     assert differing(*nodes) == {"RealMemory"}
-    assert differing(*partitions) == {"DefMemPerCPU", "DefMemPerGPU"}
+    assert differing(*partitions) == {
+        "DefMemPerCPU",
+        "DefMemPerGPU",
+        "MaxMemPerCPU",
+        "TRESBillingWeights",
+    }
     # The rest is the digest: Debian 12's SLURM needs restarts, of slurmctld and of these nodes.
     assert len(lines) == 6
     assert before.restart.slurmctld != after.restart.slurmctld

@@ -49,7 +49,8 @@ def pair(booted: tuple[Site, Ceph]) -> Site:
     """Their cluster: /home on a disk, /apps in a file, /data from Ceph."""
     machines, ceph = booted
     machines.server.check(
-        "mke2fs -q -t ext4 /dev/vda && echo '/dev/vda /home ext4' >>/etc/fstab && mount -a"
+        "mke2fs -q -t ext4 /dev/vda && "
+        "echo '/dev/vda /home ext4 nosuid,nodev' >>/etc/fstab && mount -a"
     )
     machines.define(
         CLUSTER | {"storage": CLUSTER["storage"] | {"ceph": known(ceph)}}, ceph_key=ceph.key

@@ -44,6 +44,21 @@ def test_root_is_squashed(two: Site) -> None:
         assert (done.returncode, "Permission denied" in done.stderr) == (1, True), done.stderr
 
 
+def test_a_program_that_root_of_a_node_leaves_runs_as_who_starts_it(two: Site) -> None:
+    """It is slurm, and in the group disk, where the server's own mount has no nosuid."""
+    two.server.check("install -d -m 1777 /home/all")
+    leave = "cp /usr/bin/id /home/all/id && chmod 6755 /home/all/id"
+    two.client.check(f"setpriv --reuid=64030 --regid=6 --clear-groups sh -c '{leave}'")
+    assert "euid=" not in two.server.check(f"{ADA} /home/all/id")
+    two.server.check("mount -o remount,suid,nodev /home")
+    try:
+        become = two.server.check(f"{ADA} /home/all/id")
+        assert "euid=64030" in become
+        assert "egid=6" in become
+    finally:
+        two.server.check("mount -o remount,nosuid,nodev /home && rm -r /home/all")
+
+
 def test_a_second_run_changes_nothing(two: Site) -> None:
     assert two.play(roles=ROLES) == set()
 

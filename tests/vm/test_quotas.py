@@ -45,7 +45,7 @@ def two() -> Iterator[Site]:
             machines.server.check(f"install -d -o {name} -g {name} -m 700 /home/{name}")
         machines.server.check("install -o ada -g ada -D /dev/null /home/ada/sub/old")
         machines.server.check("truncate -s 320M /srv/disk && mkfs.xfs -q /srv/disk && mkdir /data")
-        machines.server.check("mount -o loop,prjquota /srv/disk /data")
+        machines.server.check("mount -o loop,prjquota,nosuid,nodev /srv/disk /data")
         machines.define(cluster(quotas=True))
         machines.play(roles=ROLES)
         yield machines

@@ -43,7 +43,8 @@ options:
     elements: str
     default: []
   watch:
-    description: Folders whose presence the modulefiles check. One that comes or goes makes the cache stale.
+    description: Folders, or files that releases are packed into, whose presence counts. One that comes or goes makes the
+      cache stale.
     type: list
     elements: path
     default: []
@@ -172,7 +173,7 @@ def cache_source(lmod: Lmod, files: dict[str, str], watch: list[str]) -> str:
             data = part.encode(errors="surrogateescape")
             digest.update(f"{len(data)}:".encode() + data)
     for path in watch:
-        there = os.path.isdir(path) and not os.path.exists(f"{path}.building")
+        there = os.path.exists(path) and not os.path.exists(f"{path}.building")
         digest.update(f"{path}={there};".encode())
     return digest.hexdigest()
 

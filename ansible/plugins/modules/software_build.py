@@ -26,6 +26,8 @@ description:
     that takes, a file C(FOLDER.building) lies beside it. If the file is there without a builder that
     holds its lock, a build was killed; its remains are removed and it is built again.
   - A build that fails leaves nothing behind. What exists is never touched.
+  - A release with an image becomes a link when it is complete: C(muster-build) packs it into that file, and each host
+    mounts the file when somebody enters the folder.
   - Beside the folder of a release is C(FOLDER.json), which says what C(muster-software) needs to roll back
     to it and to know when nobody needs it any more, and C(FOLDER.txt) with requirements, if its command reads them.
   - Where the server of a folder does not answer it ends within a bound.
@@ -55,6 +57,9 @@ options:
         description: Whether the folder is made from a definition, by this module or by hand.
         type: bool
         default: false
+      image:
+        description: File that the folder is packed into.
+        type: path
       requirements:
         description: Text for C(FOLDER.txt).
         type: str
@@ -110,13 +115,16 @@ class Installation(TypedDict):
     verify: str | None
     module: str
     is_release: bool
+    image: str | None
     requirements: str | None
     built_on: list[str]
 
 
-def is_missing(root: str) -> bool:
-    """Whether `root` has to be built."""
-    return not os.path.isdir(root) or os.path.exists(f"{root}.building")
+def is_missing(entry: Installation) -> bool:
+    """Whether the folder has to be built. Nothing is mounted for this look."""
+    root, image = entry["root"], entry["image"]
+    there = os.path.isdir(root) if image is None else os.path.islink(root) and os.path.isfile(image)
+    return not there or os.path.exists(f"{root}.building")
 
 
 def differs(path: str, text: str) -> bool:
@@ -186,28 +194,30 @@ class Run:
             root = entry["root"]
             if entry["requirements"] is not None:
                 self._write(f"{root}.txt", entry["requirements"])
-            if entry["build"] is not None and is_missing(root):
+            if entry["build"] is not None and is_missing(entry):
                 if not self._check_mode:
                     if self._told is not None and root not in self._told:
                         module = entry["module"]
                         self.next = {"root": root, "module": module, "log": log_of(root)}
                         return
-                    self._build(root, entry["build"], entry["verify"])
+                    self._build(entry, entry["build"])
                 self.built.append(root)
             # By hand it may be built later.
-            if entry["is_release"] and (root in self.built or not is_missing(root)):
+            if entry["is_release"] and (root in self.built or not is_missing(entry)):
                 self._write(f"{root}.json", manifest(entry, self._modulefiles))
 
-    def _build(self, root: str, command: str, verify: str | None) -> None:
+    def _build(self, entry: Installation, command: str) -> None:
         if self._program is None:
             raise RefusedError(
                 "there is no program muster-build on this host; run the role software, which "
                 "installs it"
             )
         options = ["--timeout", str(self._timeout_seconds)]
-        if verify is not None:
-            options += ["--verify", verify]
-        build([self._program, *options, root, command])
+        if entry["verify"] is not None:
+            options += ["--verify", entry["verify"]]
+        if entry["image"] is not None:
+            options += ["--image", entry["image"]]
+        build([self._program, *options, entry["root"], command])
 
     def _write(self, path: str, text: str) -> None:
         if differs(path, text):
@@ -238,6 +248,7 @@ def main() -> None:
                     "verify": {"type": "str"},
                     "module": {"type": "str", "default": ""},
                     "is_release": {"type": "bool", "default": False},
+                    "image": {"type": "path"},
                     "requirements": {"type": "str"},
                     "built_on": {"type": "list", "elements": "path", "default": []},
                 },
@@ -251,7 +262,8 @@ def main() -> None:
     installations: list[Installation] = module.params["installations"]
     # Nothing of Muster's is in other folders.
     ours = [entry for entry in installations if entry["is_release"] or entry["build"] is not None]
-    refuse_silent(module, [entry["root"] for entry in ours])
+    # A look into a packed release would mount it.
+    refuse_silent(module, [entry["image"] or entry["root"] for entry in ours])
     run = Run(module, ours, module.params["modulefiles"])
     try:
         run.all()

@@ -266,7 +266,10 @@ class Transport:
             answer = self._clock.wait(ask, within)
         except (HTTPError, OSError) as error:
             self._count(method, "unreachable")
-            raise CloudError(f"no answer from {self._base}: {error}", 0, "unreachable") from error
+            # Without the seconds, which differ: an error is said once while it is the same.
+            late = isinstance(error, urllib3.exceptions.TimeoutError)
+            why = "it took too long" if late else str(error)
+            raise CloudError(f"no answer from {self._base}: {why}", 0, "unreachable") from error
         finally:
             self._called(method, self._clock.monotonic() - began)
         self.server_time.answered(answer.headers.get("date"), began)

@@ -155,6 +155,10 @@ class Placements:
         self._listed = True
 
     def _delete(self, name: str, region: str) -> None:
+        with self._lock:
+            if name in self._held:
+                # Its job is queued again, and its VMs are created: other deletions took a while.
+                return
         try:
             self._transport.call(
                 "resourcePolicies.delete",

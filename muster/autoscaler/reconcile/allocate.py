@@ -1,5 +1,6 @@
 """Which capacity pools have room for nodes, by breakers, refusals and quotas; pure."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from muster.autoscaler.reconcile.circuit_breaker import BreakerState
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Failure, Job, NodeSet, Quotas
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
-from muster.autoscaler.reconcile.vms import is_gone
+from muster.autoscaler.reconcile.vms import gone_at
 
 NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
 
@@ -65,8 +66,10 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
         if pool and name not in observed.vms.by_name:
             since[pool] += 1
     for vm in observed.vms:
-        counted = vm.created <= quotas.at
-        exists = not is_gone(observed, tracked.node(vm.name), vm)
+        ended_at = gone_at(observed, tracked.node(vm.name), vm)
+        # Lists may have a VM for some time after the quotas have its room back.
+        counted = vm.created <= quotas.at < ended_at
+        exists = ended_at == math.inf
         if counted != exists:
             since[vm.pool] += exists - counted
     for pool, count in since.items():

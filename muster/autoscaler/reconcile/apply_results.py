@@ -31,7 +31,7 @@ from muster.autoscaler.reconcile.records import (
     put,
     take,
 )
-from muster.autoscaler.reconcile.retry_policy import Remedy, remedy, sentence
+from muster.autoscaler.reconcile.retry_policy import Remedy, is_outcome_unknown, remedy, sentence
 from muster.autoscaler.reconcile.transitions import Evidence, step
 from muster.autoscaler.reconcile.vms import STOPPED
 
@@ -44,8 +44,6 @@ DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 ENDED_S = 20.0
 """Within it slurmctld ends a start whose ResumeTimeout is over; its power_save thread looks at each
 node every few seconds."""
-NO_ANSWER = ("unreachable", "timeout")
-"""Codes of an insert whose outcome is unknown."""
 WITHDRAWN = "withdrawn"
 """Code of a deletion that `Withdraw` has ended."""
 
@@ -166,7 +164,7 @@ def _refused(
         case Remedy.NOTHING:
             start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
     record = replace(record, start=start)
-    if failure.code not in NO_ANSWER:
+    if not is_outcome_unknown(failure):
         return moved(record, Evidence.REFUSED, observed.now)
     # Only lists and the VM's name tell whether it can be asked for elsewhere.
     maybe = record.vm or VmFacts(observed.now, choice.pool)
@@ -201,13 +199,15 @@ def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> Nod
     if failure.code == WITHDRAWN or vm.id not in observed.vms.ids:
         # Not wanted any more, or gone in the meantime.
         return replace(record, deletions=take(record.deletions, vm.id))
-    before = record.deletions.get(vm.id, Deletion(vm, observed.now))
+    before = record.deletions.get(vm.id, Deletion(vm))
+    before = replace(before, failed_at=before.failed_at or observed.now)
     if record.start:
         record = replace(record, start=replace(record.start, undeleted=failure))
         deletion = replace(before, again=observed.now + DELETED_AGAIN_S)
     else:
         # After as long as it has failed; if SLURM asks for the node again, it is tried at once.
-        wait_s = min(max(DELETED_AGAIN_S, observed.now - before.since), LATEST_DELETED_AGAIN_S)
+        failed_s = observed.now - before.failed_at
+        wait_s = min(max(DELETED_AGAIN_S, failed_s), LATEST_DELETED_AGAIN_S)
         deletion = replace(before, again=observed.now + wait_s, urgent=False)
     return replace(record, deletions=put(record.deletions, vm.id, deletion))
 

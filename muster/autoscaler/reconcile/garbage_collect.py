@@ -29,7 +29,7 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             urgent = why == LEFT_OVER
             due = before is None or before.again <= observed.now or (urgent and not before.urgent)
             if due and vm.status not in LEAVING and not is_gone(observed, record, vm):
-                deletion = Deletion(vm, before.since if before else observed.now, urgent=urgent)
+                deletion = Deletion(vm, before.failed_at if before else 0, urgent=urgent)
                 records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, deletion))
                 deletions.append(Delete(vm, why, urgent))
         elif before and not before.under_way:

@@ -26,6 +26,8 @@ OURS = "muster:"
 """Muster's own reasons begin with this: nobody needs to look at such a node."""
 GAVE_UP = "ResumeTimeout reached"
 """SLURM's reason for a node that it has given up; 24.11 appends it to an earlier reason."""
+SEPARATOR = " : "
+"""Between reasons that 24.11 appends."""
 PREEMPTED = "muster: Google takes this spot VM back"
 """The reason that a spot VM sets when it leaves SLURM: roles/cloud_node, spot.py."""
 NOT_RESPONDING = "Not responding"
@@ -155,14 +157,19 @@ def _found(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord, lookup: Lookup
 ) -> Evidence | None:
     """What the search by name has shown."""
+    # If its slurmd is silent too, it is on no VM that works in a zone without an answer.
+    silent = record.not_responding_at > 0
+    # Its VM may be in a zone that no set has any more, and that was not reached since this daemon
+    # began.
+    if not silent:
+        zones |= observed.vms.unreachable
     if not zones:
         # The cluster has no node set and no VM any more.
         long = observed.vms_at >= lookup.since + observed.timeouts.listed_s
         return Evidence.ABSENT if long else None
     if zones <= lookup.without:
         return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
-    # If its slurmd is silent too, it is on no VM that works in a zone without an answer.
-    return Evidence.SHUT_DOWN if lookup.stopped and record.not_responding_at else None
+    return Evidence.SHUT_DOWN if lookup.stopped and silent else None
 
 
 def _probes(
@@ -237,9 +244,11 @@ def _is_preempted(node: Node) -> bool:
 
 
 def _ours(reason: str) -> bool:
-    return reason.startswith(OURS) or GAVE_UP in reason
+    """Whether Muster or SLURM has given up the node; somebody's words may contain GAVE_UP, too."""
+    parts = reason.split(SEPARATOR)
+    return reason.startswith(OURS) or any(part.startswith(GAVE_UP) for part in parts)
 
 
 def _why(reason: str) -> str:
     """The last reason: 24.11 appends it to earlier ones."""
-    return reason.rpartition(" : ")[2].removeprefix(OURS).strip()
+    return reason.rpartition(SEPARATOR)[2].removeprefix(OURS).strip()

@@ -51,6 +51,37 @@ def due_nodes(observed: ObservedState, tracked: TrackedState) -> list[str]:
     return [name for name in observed.powering_up() if _is_due(observed, tracked, name)]
 
 
+def without_unready_jobs(
+    observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
+) -> dict[str, NodeSet]:
+    """Return the nodes that are due, without those of jobs of which another node is not due yet.
+
+    A job's nodes are asked for by one insert, or room could be found for a part of them only, and
+    in several places. They wait for a VM of one that must be gone first, or that an earlier daemon
+    may have made; the job could not begin without that node.
+    """
+    unready: dict[int, bool] = {}
+    ready: dict[str, NodeSet] = {}
+    for name, node_set in due.items():
+        job = observed.jobs.get(name)
+        if job and job.id not in unready:
+            unready[job.id] = any(
+                other not in due and _will_be_due(observed, tracked, other) for other in job.nodes
+            )
+        if not job or not unready[job.id]:
+            ready[name] = node_set
+    return ready
+
+
+def _will_be_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
+    """Whether a node may be asked for later: it has no VM, or only perhaps one."""
+    record = tracked.node(name)
+    if not observed.is_powering_up(name) or record.start is None or record.start.doubted_at:
+        return False
+    maybe = record.phase is Phase.CREATED and record.vm is not None and record.vm.pool is None
+    return record.phase is Phase.WAITING or maybe
+
+
 def _ordered(observed: ObservedState, due: Mapping[str, NodeSet]) -> list[str]:
     """Return nodes in their order; of several jobs that need a node the first one counts."""
     if not due:
@@ -72,7 +103,8 @@ def _is_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     start = started(record)
     if vm_of(observed, record, name) is not None or start.again > observed.now:
         return False
-    if start.doubted_at:
+    # While slurmctld does not answer its states still show a start that is over.
+    if start.doubted_at or observed.now >= start.asked + observed.timeouts.verdict_s:
         return False
     if start.seen:
         # SLURM changes the state before it calls ResumeProgram: the request may come in a moment,

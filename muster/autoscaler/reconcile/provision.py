@@ -21,7 +21,7 @@ from muster.autoscaler.reconcile.allocate import (
 from muster.autoscaler.reconcile.circuit_breaker import Breaker
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Insert, NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.order import due_nodes, queued
+from muster.autoscaler.reconcile.order import due_nodes, queued, without_unready_jobs
 from muster.autoscaler.reconcile.powering_up import started
 from muster.autoscaler.reconcile.records import NodeRecord, TrackedState
 from muster.autoscaler.reconcile.release import with_jobs
@@ -45,6 +45,7 @@ def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             release[name] = Release(Evidence.NO_TEMPLATE, NO_TEMPLATE)
     for name in with_jobs(observed, tracked, release):
         due.pop(name, None)
+    due = without_unready_jobs(observed, tracked, due)
     if not due:
         return Verdicts(release=release)
     placed: dict[tuple[str, Choice, int], tuple[NodeGroup, list[str]]] = {}

@@ -118,8 +118,8 @@ class Deletion:
     """A VM's deletion that is under way, or has failed."""
 
     vm: Vm
-    since: float
-    """When it was asked for first."""
+    failed_at: float = 0
+    """When it failed first; 0: it has not. Before, it may have waited for minutes to be sent."""
     again: float = math.inf
     """When it may be asked for again; infinite while it is under way."""
     urgent: bool = False

@@ -49,6 +49,9 @@ _TEMPORARY = (
     "stillStopping",
 )
 
+_NO_ANSWER = ("unreachable", "timeout")
+"""Codes of muster.autoscaler.compute: no answer, or no end of the operation in time."""
+
 UNAUTHORIZED, TIMEOUT, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 401, 408, 429, 500, 501
 
 
@@ -69,6 +72,16 @@ def remedy(failure: Failure) -> Remedy:
     if failure.code.startswith(_TEMPORARY) or (passes and status != NOT_IMPLEMENTED):
         return Remedy.LATER
     return Remedy.NOTHING
+
+
+def is_outcome_unknown(failure: Failure) -> bool:
+    """Whether Google may have done it all the same.
+
+    Nobody answered, or the call ended with an error of Google's servers. The code of such an error
+    is that of a call (`backendError`), or its HTTP status: a failed operation has done nothing.
+    """
+    of_call = failure.status >= SERVER_ERROR and not failure.code.isupper()
+    return failure.code in _NO_ANSWER or (of_call and remedy(failure) is Remedy.LATER)
 
 
 def sentence(failure: Failure) -> str:

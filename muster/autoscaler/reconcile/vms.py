@@ -1,5 +1,7 @@
 """Which listed VM a node has; pure."""
 
+import math
+
 from muster.autoscaler.reconcile.model import Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord
@@ -28,13 +30,17 @@ def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
 
 def is_gone(observed: ObservedState, record: NodeRecord, vm: Vm) -> bool:
     """Whether a VM has gone since it was listed, or was never really made."""
+    return gone_at(observed, record, vm) < math.inf
+
+
+def gone_at(observed: ObservedState, record: NodeRecord, vm: Vm) -> float:
+    """Return when Google said that a listed VM has gone, or was never made; inf: it has not."""
     if vm.id in record.gone:
-        return True
-    refused_at = record.no_room.get(vm.zone)
+        return record.gone[vm.id]
+    refused_at = record.no_room.get(vm.zone, -math.inf)
     # The list of a zone that is not reached is older.
-    return refused_at is not None and (
-        refused_at >= observed.vms_at or vm.zone in observed.vms.unreachable
-    )
+    older = vm.zone in observed.vms.unreachable and refused_at > -math.inf
+    return refused_at if older or refused_at >= observed.vms_at else math.inf
 
 
 def left_over(record: NodeRecord, vm: Vm) -> bool:

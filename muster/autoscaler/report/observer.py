@@ -108,9 +108,10 @@ class Observer:
                 self.metrics.requested(request)
                 self._lines.append(events.of_request(request, observed.date(request.asked)))
         self._requests = requests
-        jobs: dict[str, list[int]] = {}
         self._requested_by = {}
         for request in observed.requests:
+            # SLURM asks again for a node only when the jobs of its earlier request don't wait.
+            jobs: dict[str, list[int]] = {}
             for job in request.jobs:
                 for node in job.nodes:
                     jobs.setdefault(node, []).append(job.id)

@@ -93,6 +93,8 @@ class Gate:
         self._waiting: dict[socket.socket, _Waiting] = {}
         self._problem = ""
         """Why the nodes could not be read last."""
+        self._full = False
+        """A job could not wait, and others have waited since."""
         self._selector = selectors.DefaultSelector()
         # Room for a burst: between two rounds more jobs may come than a usual backlog holds.
         self._listener = socket.create_server(address, backlog=limit)
@@ -133,18 +135,24 @@ class Gate:
                 if connection in self._waiting:
                     self._let_through(connection)
                 elif connection is self._listener:
-                    log.warning("no more jobs can wait for nodes now: %s", error)
+                    self._is_full(f"no more jobs can wait for nodes now: {error}")
                     self._clock.wait(stop.wait, READ_EVERY_S)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
         if len(self._waiting) >= self._limit:
-            log.warning("more than %d jobs wait for nodes; SLURM starts the others", self._limit)
+            self._is_full(f"more than {self._limit} jobs wait for nodes; SLURM starts the others")
             connection.close()
             return
         connection.setblocking(False)
         self._waiting[connection] = _Waiting(self._clock.monotonic())
         self._selector.register(connection, selectors.EVENT_READ, connection)
+
+    def _is_full(self, why: str) -> None:
+        """Say it for the first of thousands of jobs, until no job waits any more."""
+        if not self._full:
+            log.warning("%s", why)
+        self._full = True
 
     def _read(self, connection: socket.socket) -> None:
         job = self._waiting[connection]
@@ -178,5 +186,6 @@ class Gate:
 
     def _let_through(self, connection: socket.socket) -> None:
         del self._waiting[connection]
+        self._full = self._full and bool(self._waiting)
         self._selector.unregister(connection)
         connection.close()

@@ -59,6 +59,8 @@ class Spool:
         self._clock = clock
         self._requests: dict[str, Request] = {}
         self._damaged: set[str] = set()
+        self._unusable: set[str] = set()
+        """Files that can't be read and can't be set aside now, such as on a read-only disk."""
         fifo = folder / WAKE
         try:
             if not fifo.is_fifo():
@@ -163,9 +165,12 @@ class Spool:
             return None
         except _DAMAGED as error:
             # Such as an empty file after the machine went down.
-            log.warning("%s can't be read: %r; using SLURM's node states instead", path, error)
+            if name not in self._unusable:
+                log.warning("%s can't be read: %r; using SLURM's node states instead", path, error)
+                self._unusable.add(name)
             with suppress(OSError):
                 self._set_aside(name)
+                self._unusable.discard(name)
             return None
         try:
             jobs = _jobs(resume_file)

@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
+from muster.catalog.system_names import ROOT_GROUPS, SUDO_GROUPS
 from muster.definition.checks.people import LARGEST_ID, OF_THE_SYSTEM
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
@@ -109,13 +110,20 @@ def directory_without_group(d: Definition) -> Iterator[Finding]:
 
 @check("directory-group-hidden")
 def directory_group_hidden(d: Definition) -> Iterator[Finding]:
-    """A group of the directory that is in users.groups too, which hides it."""
+    """A group of the directory that is hidden: one of users.groups, or whose members are root."""
     for path, name in at("users.directory.groups.[]")(d):
         if name in d.cluster.users.groups or name in d.cluster.users.people:
             yield Finding(
                 path,
                 f'"{name}" is in the definition, which hides the directory\'s group of that name',
                 "name another group of the directory, or take it out of the definition",
+            )
+    for path, name in groups_elsewhere(d):
+        if name in (*SUDO_GROUPS, *ROOT_GROUPS):
+            yield Finding(
+                path,
+                f'"{name}" is a group whose members are root on many hosts, so it is hidden',
+                "name another group of the directory",
             )
 
 

@@ -60,11 +60,12 @@ def two_controllers(d: Definition) -> Iterator[Finding]:
 
 @check("accounts-without-database", reads_hosts=True)
 def accounts_without_database(d: Definition) -> Iterator[Finding]:
-    """Accounts, and no host for the database that SLURM keeps them in."""
-    if d.cluster.accounts and _lacks(d, "database"):
+    """Accounts or QoS, and no host for the database that SLURM keeps them in."""
+    kept_there = "accounts" if d.cluster.accounts else "qos" if d.cluster.qos else ""
+    if kept_there and _lacks(d, "database"):
         yield Finding(
             ("database",),
-            "no host is in the group `database`, and cluster.yml has accounts",
+            f"no host is in the group `database`, and cluster.yml has {kept_there}",
             "add the host that MariaDB and slurmdbd run on; it may be the controller",
             "hosts",
         )

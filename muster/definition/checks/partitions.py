@@ -9,7 +9,13 @@ from muster.definition.schema import times
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.definition.yaml_file import KeyPath
 
-_TIMES = at("partitions.<name>.max_time", "partitions.<name>.default_time")
+_TIMES = at(
+    "partitions.<name>.max_time",
+    "partitions.<name>.default_time",
+    "qos.<name>.max_wall",
+    "accounts.<name>.max_wall",
+    "accounts.<name>.associations.<name>.max_wall",
+)
 
 
 def _node_sets(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -181,6 +187,19 @@ def memory_per_cpu_above_node(d: Definition) -> Iterator[Finding]:
                     f'{partition.memory_per_cpu_mib} MiB, and a node of "{nodes}" has {usable}',
                     f"a CPU's share of such a node is {usable // node_set.cpus}",
                 )
+
+
+@check("memory-per-cpu-above-most")
+def memory_per_cpu_above_most(d: Definition) -> Iterator[Finding]:
+    """Memory per CPU of a job that asks for none, beyond the most that a job may have."""
+    for name, partition in d.cluster.partitions.items():
+        share, most = partition.memory_per_cpu_mib, partition.max_memory_per_cpu_mib
+        if share is not None and most and share > most:
+            yield Finding(
+                ("partitions", name, "memory_per_cpu_mib"),
+                f"{share} MiB, and max_memory_per_cpu_mib allows {most}",
+                "lower one or raise the other",
+            )
 
 
 @check("memory-per-gpu-above-node")

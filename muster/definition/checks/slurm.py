@@ -22,7 +22,7 @@ def given(d: Definition) -> Iterator[tuple[str, str, str, Scalar]]:
         yield "cgroup.conf", "cgroup", name, value
 
 
-def _values(d: Definition, parameter: str) -> set[str]:
+def parameter_words(d: Definition, parameter: str) -> set[str]:
     """The values of a parameter of slurm.conf in small letters; empty where it is not given."""
     for name, value in d.cluster.slurm.items():
         if name.lower() == parameter:
@@ -131,7 +131,7 @@ def parameters_differ_in_case(d: Definition) -> Iterator[Finding]:
             )
 
 
-def _name(d: Definition, parameter: str) -> str:
+def parameter_name(d: Definition, parameter: str) -> str:
     """The parameter as the definition spells it."""
     return next(name for name in d.cluster.slurm if name.lower() == parameter)
 
@@ -139,10 +139,10 @@ def _name(d: Definition, parameter: str) -> str:
 @check("jwt-without-key")
 def jwt_without_key(d: Definition) -> Iterator[Finding]:
     """AuthAltTypes=auth/jwt without a key: SLURM does not start."""
-    has_key = any("jwt_key" in v or "jwks" in v for v in _values(d, "authaltparameters"))
-    if "auth/jwt" in _values(d, "authalttypes") and not has_key:
+    has_key = any("jwt_key" in v or "jwks" in v for v in parameter_words(d, "authaltparameters"))
+    if "auth/jwt" in parameter_words(d, "authalttypes") and not has_key:
         yield Finding(
-            ("slurm", _name(d, "authalttypes")),
+            ("slurm", parameter_name(d, "authalttypes")),
             "auth/jwt has no key",
             "add AuthAltParameters: jwt_key=/etc/slurm/jwt_hs256.key",
         )
@@ -153,16 +153,16 @@ def job_submit_plugins(d: Definition) -> Iterator[Finding]:
     """JobSubmitPlugins that don't go together with the script that checks types of GPUs."""
     if not any(nodes.gpus for nodes in d.cluster.nodes.values()):
         return
-    given = _values(d, "jobsubmitplugins")
+    given = parameter_words(d, "jobsubmitplugins")
     if "job_submit/lua" in given:
         yield Finding(
-            ("slurm", _name(d, "jobsubmitplugins")),
+            ("slurm", parameter_name(d, "jobsubmitplugins")),
             "Muster loads the plugin lua, which would be loaded twice",
             "write lua, or leave it out",
         )
     if "none" in given:
         yield Finding(
-            ("slurm", _name(d, "jobsubmitplugins")),
+            ("slurm", parameter_name(d, "jobsubmitplugins")),
             "Muster loads the plugin lua, which refuses jobs that ask for unknown types of GPU",
             "leave JobSubmitPlugins out",
         )

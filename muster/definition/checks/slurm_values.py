@@ -17,6 +17,7 @@ from muster.definition.definition import Definition
 from muster.definition.schema import times
 from muster.definition.schema.base import Scalar
 from muster.definition.spelling import nearest
+from muster.definition.yaml_file import KeyPath
 
 # Octal for SLURM with a leading zero (strtoul), and with K times 1024 where it has 32 bits or more.
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,29})([kK]?)")
@@ -24,6 +25,8 @@ _BOOLEANS = ("yes", "up", "true", "1", "no", "down", "false", "0")
 _SETTING = re.compile(r" (\w+) *=")
 MUSTER_WEIGHTS = {"priorityweightfairshare": 100_000, "priorityweightage": 10_000}
 """What Muster sets where they are not given: muster/render/slurm/slurm_conf.py."""
+MUSTER_QOS_WEIGHT = 50_000
+"""Likewise, where a QoS has a priority."""
 _PRIORITY_WEIGHTS = tuple(
     f"priorityweight{what}" for what in ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 )
@@ -248,7 +251,11 @@ _JUDGES = {
 def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
     """PreemptType without a PreemptMode, or the reverse: slurmctld does not start."""
     texts = {name.lower(): _written(value).lower() for _, _, name, value in given(d)}
-    names = {name.lower(): (key, name) for _, key, name, _ in given(d)}
+    names: dict[str, KeyPath] = {name.lower(): (key, name) for _, key, name, _ in given(d)}
+    if any(qos.preempt for qos in d.cluster.qos.values()):
+        # What Muster sets where one is not given: muster/render/slurm/slurm_conf.py.
+        texts = {"preempttype": "preempt/qos", "preemptmode": "requeue"} | texts
+        names = {"preempttype": ("qos",), "preemptmode": ("qos",)} | names
     modes = {"cancel", "requeue", "suspend"} & set(texts.get("preemptmode", "").split(","))
     preempts = texts.get("preempttype", "preempt/none") != "preempt/none"
     if preempts and not modes:
@@ -269,6 +276,8 @@ def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
 def priority_weights_too_large(d: Definition) -> Iterator[Finding]:
     """Weights of priority that together are more than SLURM's 32 bits: priorities would wrap."""
     weights = dict(MUSTER_WEIGHTS if d.hosts.groups.get("database") else {})
+    if weights and any(qos.priority for qos in d.cluster.qos.values()):
+        weights["priorityweightqos"] = MUSTER_QOS_WEIGHT
     path = None
     for _, key, name, value in _passed_on(d):
         number = _number(_written(value))

@@ -204,6 +204,49 @@ def imports_without_release(d: Definition) -> Iterator[Finding]:
             )
 
 
+@check("packed-without-release")
+def packed_without_release(d: Definition) -> Iterator[Finding]:
+    """A module to be packed that Muster does not build, or that an administrator builds."""
+    for full, path, content in _versions(d):
+        if content.is_packed and not content.is_built:
+            yield Finding(
+                (*path, "form"),
+                f"nothing builds {full}, so nothing can be packed",
+                f"take `form` out, or say what fills its folder: {', '.join(KINDS)}",
+            )
+        elif content.is_packed and not content.built:
+            yield Finding(
+                (*path, "form"),
+                f"an administrator builds {full}, and only what the play builds is packed",
+                "take `form` out, or `built: false`",
+            )
+
+
+@check("packed-without-share")
+def packed_without_share(d: Definition) -> Iterator[Finding]:
+    """A module to be packed where Muster shares no folder of programs, so each host has its own."""
+    apps = d.cluster.storage.apps
+    for full, path, content in _versions(d):
+        if content.is_packed and apps.kind == "existing":
+            yield Finding(
+                (*path, "form"),
+                f"Muster mounts no shared folder at {apps.path}, so hosts could not mount {full}",
+                "take `form` out, or give storage.apps a `kind: nfs` or `kind: ceph`",
+            )
+
+
+@check("packed-with-private-tmp")
+def packed_with_private_tmp(d: Definition) -> Iterator[Finding]:
+    """A module to be packed where jobs have a private /tmp: they see nothing mounted later."""
+    for full, path, content in _versions(d):
+        if content.is_packed and d.cluster.storage.private_tmp:
+            yield Finding(
+                (*path, "form"),
+                f"a job with a private /tmp does not see {full}, which is mounted when it is used",
+                "take `form` out, or storage.private_tmp",
+            )
+
+
 @check("module-two-kinds")
 def module_two_kinds(d: Definition) -> Iterator[Finding]:
     """A module whose folder is filled in several ways."""

@@ -8,6 +8,7 @@ from muster.definition.schema import patterns
 from muster.definition.schema.base import Model, Scalar, named
 from muster.definition.schema.cloud import FOLDER_GIB, STATE, Cloud
 from muster.definition.schema.gpus import Nvidia
+from muster.definition.schema.limits import Qos
 from muster.definition.schema.mail import Mail
 from muster.definition.schema.node_sets import Disk, NodeSet, Partition, Scheduling
 from muster.definition.schema.patterns import whole
@@ -100,6 +101,14 @@ class Cluster(Model):
         Field(
             description="Accounts of SLURM by name.",
             json_schema_extra=named(patterns.ACCOUNT_NAME),
+        ),
+    ] = {}
+    qos: Annotated[
+        dict[str, Qos],
+        Field(
+            description="QoS by name: kinds of jobs, each with a priority and limits. SLURM has "
+            "`normal` itself; an entry of that name changes it.",
+            json_schema_extra=named(patterns.QOS_NAME),
         ),
     ] = {}
     storage: Annotated[Storage, Field(description="Shared folders.")] = Storage()

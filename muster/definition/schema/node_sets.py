@@ -286,7 +286,10 @@ class Partition(Model):
     ] = "UNLIMITED"
     default_time: Annotated[
         SlurmTime | None,
-        Field(description="Time of a job that asks for none; null: `max_time`."),
+        Field(
+            description="Time of a job that asks for none, where no `max_wall` holds for it; null: "
+            "`max_time`."
+        ),
     ] = None
     groups: Annotated[
         list[str],
@@ -307,6 +310,39 @@ class Partition(Model):
             "node's share.",
         ),
     ] = None
+    max_memory_per_cpu_mib: Annotated[
+        Mebibytes | None,
+        Field(
+            ge=0,
+            description="Memory that a job may have for each CPU (`MaxMemPerCPU`): one that asks "
+            "for more gets, and is charged for, more CPUs. Null: a core's share of the node, so "
+            "that one core can't take all memory from the others; 0: no limit.",
+        ),
+    ] = None
+    cpus_per_gpu: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=MOST_16_BITS,
+            description="CPUs for each GPU of a job that asks for GPUs and says nothing of CPUs "
+            "(`DefCpuPerGPU`). Null: a GPU's share of the node, since one CPU can't feed a GPU; "
+            "0: SLURM's default, one for each task.",
+        ),
+    ] = None
+    qos: Annotated[
+        str | None,
+        Field(
+            description="QoS whose limits hold for all jobs of the partition, beside those of "
+            "their own QoS and before those of their account; nobody needs to be allowed to use "
+            "it. Null: none."
+        ),
+    ] = None
+    allow_qos: Annotated[
+        list[str], Field(description="Only jobs of these QoS may run here; empty: all.")
+    ] = []
+    deny_qos: Annotated[
+        list[str], Field(description="Jobs of these QoS may not run here; not with `allow_qos`.")
+    ] = []
     state: Annotated[
         Literal["up", "down", "drain", "inactive"],
         Field(
@@ -334,3 +370,21 @@ class Scheduling(Model):
             "cloud, SLURM's own settings on machines of your own."
         ),
     ] = None
+    billing_weights: Annotated[
+        bool,
+        Field(
+            description="Fairshare counts a job by the largest share of its node that it takes: "
+            "one of four GPUs counts like a quarter of the node's CPUs or memory. false: by its "
+            "CPUs alone, as SLURM does, so that a GPU costs nothing."
+        ),
+    ] = True
+    max_submit_jobs: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=MOST_32_BITS,
+            description="Jobs that one user may have in an account, waiting ones too; each task of "
+            "an array is one. The bound leaves places in SLURM's queue (`MaxJobCount`, 10,000) to "
+            "others, so that nobody is refused for what one user submitted. Null: none.",
+        ),
+    ] = 2000

@@ -24,6 +24,8 @@ _RDN = r" *[A-Za-z][A-Za-z0-9-]*=(?:[^,\\?\x00-\x1f]|\\[^\x00-\x1f?])+"
 DISTINGUISHED_NAME = rf"{_RDN}(?:,{_RDN})*"
 # slurmdbd's tables tell accounts apart by 42 characters (accounting_storage_mysql.c, `acct(42)`).
 ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,41}"
+# As sacctmgr prints it again: it stores names in small letters.
+QOS_NAME = r"[a-z][a-z0-9_.-]{0,39}"
 # One folder: no slash, and no dot at its beginning, which would hide it.
 PROJECT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 # Labels as of hosts; the last one is no number, which would be an address.

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from muster.definition.schema import patterns
 from muster.definition.schema.base import Model, named
 from muster.definition.schema.directory import Directory
+from muster.definition.schema.limits import Association, Shares
 from muster.definition.schema.storage import LEAST_FILES
 
 
@@ -52,6 +53,13 @@ class Person(Model):
             "a key in an ssh agent. On machines of your own, rights of root are given elsewhere."
         ),
     ] = False
+    admin_level: Annotated[
+        Literal["none", "operator", "administrator"],
+        Field(
+            description="Rights in SLURM over all jobs and accounts (`AdminLevel`). operator: "
+            "accounts, users, limits of others and all jobs; administrator: everything."
+        ),
+    ] = "none"
     quota_gib: Annotated[
         int | None,
         Field(
@@ -100,27 +108,35 @@ class Users(Model):
     ] = None
 
 
-MOST_SHARES = 2**31 - 2
-"""slurmdb.h: one more, SLURMDB_FS_USE_PARENT, means those of the account above."""
-
-
-class Account(Model):
+class Account(Association):
     """An account of SLURM: a project or team that jobs are charged to."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"users": ["ada"]}]})
 
     parent: Annotated[str | None, Field(description="Account above this one; null: `root`.")] = None
+    fairshare: Annotated[
+        Shares, Field(description="Share of the machine, relative to the accounts beside it.")
+    ] = 1
     users: Annotated[
         list[str],
         Field(description="People who may charge jobs to it, those of `users.directory` too."),
     ] = []
+    coordinators: Annotated[
+        list[str],
+        Field(
+            description="People who may manage it and the accounts below with sacctmgr: users, "
+            "limits, and their jobs. What they change by hand is kept unless `accounts_prune` is "
+            "true."
+        ),
+    ] = []
+    associations: Annotated[
+        dict[str, Association],
+        Field(
+            description="Limits of some of its `users`, by login, in place of the account's for "
+            "each user.",
+            examples=[{"ada": {"max_jobs": 4}}],
+            json_schema_extra=named(patterns.LOGIN_NAME),
+        ),
+    ] = {}
     description: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
     organization: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
-    fairshare: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=MOST_SHARES,
-            description="Share of the machine, relative to accounts beside it.",
-        ),
-    ] = 1

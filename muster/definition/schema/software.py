@@ -1,7 +1,7 @@
 """Software that users load as modules (Lmod), and the commands that build it."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -172,11 +172,24 @@ class SoftwareVersion(Model):
             "administrator does, and until then the module loads with a note that says how."
         ),
     ] = True
+    form: Annotated[
+        Literal["folder", "squashfs"],
+        Field(
+            description="What the play publishes: `folder`, or `squashfs`: one file, which a host "
+            "mounts when somebody enters the folder. Over a network thousands of small files then "
+            "cost a few large reads."
+        ),
+    ] = "folder"
 
     @property
     def is_built(self) -> bool:
         """Whether its folder is filled from the definition, by the play or an administrator."""
         return any(getattr(self, kind) is not None for kind in KINDS)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its releases are files that hosts mount."""
+        return self.form == "squashfs"
 
     def built_after(self, full_name: str) -> list[str]:
         """Return what must be there before it is built: modules that it loads, or is built with.

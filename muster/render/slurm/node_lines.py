@@ -161,15 +161,42 @@ def _partition_line(definition: Definition, name: str, partition: Partition) -> 
         keys["DefaultTime"] = partition.default_time
     if partition.groups:
         keys["AllowGroups"] = ",".join(partition.groups)
+    keys |= _qos(partition)
     if partition.state != "up":
         keys["State"] = partition.state.upper()
     node_sets = [definition.cluster.nodes[node_set] for node_set in partition.nodes]
-    keys["DefMemPerCPU"] = str(partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets))
-    if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
-        keys["DefMemPerGPU"] = str(per_gpu)
+    keys |= _shares(definition, partition, node_sets)
     if isinstance(first := node_sets[0], VirtualMachines):
         # Its other node sets have the same: the check idle-seconds-differ.
         keys["SuspendTime"] = str(first.idle_seconds)
+    return keys
+
+
+def _qos(partition: Partition) -> Line:
+    """Return the QoS of a partition, and which jobs may run there by theirs."""
+    keys = {
+        "QOS": partition.qos or "",
+        "AllowQos": ",".join(partition.allow_qos),
+        "DenyQos": ",".join(partition.deny_qos),
+    }
+    return {key: value for key, value in keys.items() if value}
+
+
+def _shares(definition: Definition, partition: Partition, node_sets: list[NodeSet]) -> Line:
+    """Return what a job has unasked, what it may have for a CPU, and what it is charged."""
+    per_cpu = partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets)
+    most = _most_memory_per_cpu_mib(partition, node_sets)
+    # Above the most, a job would have more CPUs for memory that it did not ask for.
+    keys = {"DefMemPerCPU": str(min(per_cpu, most or per_cpu))}
+    if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
+        keys["DefMemPerGPU"] = str(per_gpu)
+    if most:
+        keys["MaxMemPerCPU"] = str(most)
+    cpus = partition.cpus_per_gpu
+    if cpus := cpus_per_gpu(node_sets) if cpus is None else cpus:
+        keys["DefCpuPerGPU"] = str(cpus)
+    if definition.cluster.scheduling.billing_weights and definition.hosts.groups.get("database"):
+        keys["TRESBillingWeights"] = billing_weights(node_sets)
     return keys
 
 
@@ -197,6 +224,55 @@ def memory_per_gpu_mib(node_sets: Iterable[NodeSet]) -> int | None:
             return None
         shares.append(_free_mib(node_set) // sum(node_set.gpus.offers.values()))
     return max(1, min(shares))
+
+
+def _most_memory_per_cpu_mib(partition: Partition, node_sets: Iterable[NodeSet]) -> int:
+    """Return the memory, in MiB, that a job may have for each CPU; 0: no limit.
+
+    A core's share of the node that has most for one, not a CPU's: a job that uses one thread of
+    each core (`--hint=nomultithread`) could not have all memory of a node otherwise. Rounded up,
+    so that all CPUs of a node may have all of its memory.
+    """
+    if partition.max_memory_per_cpu_mib is not None:
+        return partition.max_memory_per_cpu_mib
+    shares = [
+        -(-_free_mib(node_set) // (node_set.sockets * node_set.cores_per_socket))
+        for node_set in node_sets
+    ]
+    # What a job has unasked must be within it.
+    return max(*shares, partition.memory_per_cpu_mib or 1)
+
+
+def cpus_per_gpu(node_sets: Iterable[NodeSet]) -> int | None:
+    """Return the CPUs of a GPU that every node can give to all its GPUs at once.
+
+    None where a node has no GPU, or fewer CPUs than GPUs. SLURM uses it only for jobs that say
+    nothing of CPUs (slurm.conf(5), DefCpuPerGPU).
+    """
+    shares = []
+    for node_set in node_sets:
+        if node_set.gpus is None:
+            return None
+        shares.append(node_set.cpus // sum(node_set.gpus.offers.values()))
+    return min(shares) or None
+
+
+def billing_weights(node_sets: Iterable[NodeSet]) -> str:
+    """Return weights with which each CPU, all memory and all GPUs of a node cost the same.
+
+    PriorityFlags=MAX_TRES takes the largest of the three, so a whole node costs the number of its
+    CPUs, whatever of it a job asks for. Where node sets differ a GPU has its largest share, memory
+    its smallest.
+    """
+    per_gib, per_gpu = [], []
+    for node_set in node_sets:
+        per_gib.append(node_set.cpus * 1024 / _free_mib(node_set))
+        if node_set.gpus:
+            per_gpu.append(node_set.cpus / sum(node_set.gpus.offers.values()))
+    weights = ["CPU=1", f"Mem={min(per_gib):.4g}G"]
+    if per_gpu:
+        weights.append(f"GRES/gpu={max(per_gpu):.4g}")
+    return ",".join(weights)
 
 
 def _free_mib(node_set: NodeSet) -> int:

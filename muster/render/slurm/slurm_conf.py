@@ -132,6 +132,9 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "EnforcePartLimits": "ALL",
         # New members of a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
+        # SLURM's default, said because it belongs to `max_submit_jobs`, which is above it: tasks of
+        # an array have numbers up to 1,000, and each is one of the 10,000 places in the queue.
+        "MaxArraySize": 1001,
         "SchedulerParameters": ",".join(scheduler_options(definition)),
     }
     if gpu_sets(definition):
@@ -282,11 +285,50 @@ def _accounting(definition: Definition) -> dict[str, Scalar]:
         "AccountingStorageEnforce": "associations,limits,qos,safe",
         **_accounted_gpus(definition),
         "JobAcctGatherType": "jobacct_gather/cgroup",
+        **_sampling(definition.cluster.slurm_version),
         # The account's `fairshare` counts first, then the time a job has waited.
         "PriorityType": "priority/multifactor",
         "PriorityWeightFairshare": 100000,
         "PriorityWeightAge": 10000,
+        **_priority_of_qos(definition),
+        # After a week what jobs used counts half: SLURM's default, and what people ask for first.
+        # Who used much last month is not last for ever, nor forgotten after a night.
+        "PriorityDecayHalfLife": "7-0",
+        # A job's CPUs, memory and GPUs are not added up: its largest share of a node counts.
+        **({"PriorityFlags": "MAX_TRES"} if definition.cluster.scheduling.billing_weights else {}),
+        **_preemption(definition),
     }
+
+
+def _sampling(version: str) -> dict[str, Scalar]:
+    """Return how often slurmstepd looks at the memory of tasks.
+
+    From 24.11 on it reads the kernel's own peak when a task ends (_prec_extra in
+    jobacct_gather_cgroup.c; memory.peak since Linux 5.19), whatever the interval. Earlier releases
+    keep the largest sample: with the default of 30 s a job of 28 s has none but that of its first
+    moment. A sample reads some files in /proc for each process, and of the cgroup for each task.
+    """
+    return {} if version >= "24.11" else {"JobAcctGatherFrequency": "task=5"}
+
+
+def _priority_of_qos(definition: Definition) -> dict[str, Scalar]:
+    """Return how much the priority of a QoS counts: a half of all shares, five times a long wait.
+
+    Without it SLURM takes priorities of QoS and never uses them.
+    """
+    if not any(qos.priority for qos in definition.cluster.qos.values()):
+        return {}
+    return {"PriorityWeightQOS": 50000}
+
+
+def _preemption(definition: Definition) -> dict[str, Scalar]:
+    """Return what makes jobs of one QoS give way to those of another.
+
+    A QoS that others preempt has its own mode (render/limits.py); this one is for none.
+    """
+    if not any(qos.preempt for qos in definition.cluster.qos.values()):
+        return {}
+    return {"PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"}
 
 
 def _accounted_gpus(definition: Definition) -> dict[str, Scalar]:

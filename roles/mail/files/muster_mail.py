@@ -20,62 +20,34 @@ import subprocess
 import sys
 import syslog
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
 from email.policy import default as mail_policy
 from email.utils import formatdate, make_msgid
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+sys.path.insert(0, "/usr/local/lib/muster")
+
+from muster_jobs import advice, usage
+from muster_jobs.records import NotKnownError, Record, Run, clean, ended
 
 CONFIG = Path("/etc/muster/mail.json")
 COUNTS = Path("/var/lib/muster-mail")
 """A file for each user: when the mails of the last hour were sent, a line each (Unix time)."""
 HOUR_S = 3600
 MSMTP = ["/usr/bin/msmtp", "--file=/etc/msmtprc"]
-SACCT = ["/usr/bin/sacct", "--noheader", "--parsable2"]
-FIELDS = "JobID,State,ExitCode,ElapsedRaw,Timelimit,CPUTimeRAW,TotalCPU,MaxRSS,AllocTRES"
 
 # slurmdbd gets a job's end about when this program starts, so the record may be late.
 RECORD_WAIT_SECONDS = 20
-SACCT_TIMEOUT_SECONDS = 10
 MSMTP_TIMEOUT_SECONDS = 30
 
 # What `SLURM_JOB_MAIL_TYPE` says of a job that is over (agent.c of slurmctld, _mail_type_str).
 OVER = {"END", "FAIL", "ENDED", "FAILED"}
-UNFINISHED = {"RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED"}
-HINTS = {
-    "OUT_OF_MEMORY": "It asked for less memory than it needed: --mem or --mem-per-cpu",
-    "TIMEOUT": "It asked for less time than it needed: --time",
-}
 ADDRESS = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]*@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
 )
 LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-Record = Mapping[str, str]
-"""A line of sacct: field -> value."""
-
-
-class Run(Protocol):
-    """Runs a command, as `run_program` does."""
-
-    def __call__(
-        self, command: Sequence[str], timeout: float, data: bytes | None = None
-    ) -> "subprocess.CompletedProcess[bytes]":
-        """Return what became of it."""
-
-
-def clean(text: str, limit: int = 200) -> str:
-    """Return `text` in one line of valid characters, at most `limit` of them.
-
-    Job names are the users' own: a line break in one must not become a header of the mail.
-    """
-    valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    line = " ".join("".join(c if c.isprintable() else " " for c in valid).split())
-    return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 def addresses(recipients: str, config: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
@@ -132,138 +104,6 @@ def take(path: Path, wanted: int, limit: int, now: float) -> tuple[int, bool]:
     return taken, len(sent) + taken >= limit
 
 
-def seconds(text: str) -> float:
-    """Return the seconds of SLURM's [DD-[HH:]]MM:SS[.mmm]; 0 if it is none."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)", text)
-    if not match:
-        return 0.0
-    days, hours, minutes, rest = (float(part or 0) for part in match.groups())
-    return days * 86400 + hours * 3600 + minutes * 60 + rest
-
-
-def size(text: str) -> float:
-    """Return the bytes of SLURM's 512000K, 8G and the like; 0 if it is none."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
-    return float(match[1]) * SIZES[match[2]] if match else 0.0
-
-
-def table(rows: Sequence[tuple[str, str]]) -> str:
-    """Return (name, value) rows as indented text."""
-    return "".join(f"  {name:<12} {value}\n" for name, value in rows)
-
-
-def trackable(record: Record) -> dict[str, str]:
-    """Return name -> amount of a record's AllocTRES: cpu=4,mem=8G,gres/gpu=2."""
-    return dict(part.split("=", 1) for part in record["AllocTRES"].split(",") if "=" in part)
-
-
-def allocations(records: Sequence[Record]) -> list[Record]:
-    """Return the records of jobs (12, 12_1, 12+0), without those of their steps (12.batch)."""
-    return [record for record in records if "." not in record["JobID"]]
-
-
-def used(records: Sequence[Record]) -> str:
-    """Return the text about what a job used, from the lines of sacct; an array counts as one job.
-
-    Args:
-        records: Field -> value for each line: allocations (12, 12_1, 12+0) and steps (12.batch).
-
-    """
-    jobs = allocations(records)
-    states = Counter(job["State"].split()[0] for job in jobs)
-    longest = max(jobs, key=lambda job: int(job["ElapsedRaw"] or 0))
-    limit = longest["Timelimit"]
-    resources = trackable(longest)
-    cpu_seconds = sum(int(job["CPUTimeRAW"] or 0) for job in jobs)
-    busy_seconds = sum(seconds(job["TotalCPU"]) for job in jobs)
-    peak = max(size(record["MaxRSS"]) for record in records)
-    several = len(jobs) > 1
-    rows = [
-        ("State", ", ".join(f"{s} {n}" if several else s for s, n in states.items())),
-        ("Exit code", ", ".join(sorted({job["ExitCode"] for job in jobs}))),
-        (
-            "Longest" if several else "Elapsed",
-            duration(int(longest["ElapsedRaw"] or 0)) + (limit and f" of {limit}"),
-        ),
-        (
-            "CPU",
-            f"{100 * busy_seconds / cpu_seconds:.0f} % of {resources.get('cpu', '?')} allotted"
-            if cpu_seconds
-            else "no time used",
-        ),
-        (
-            "Memory",
-            f"{gib(peak)} at most in one task, {gib(size(resources.get('mem', '')))} allotted"
-            if peak
-            else "not measured",
-        ),
-    ]
-    if "gres/gpu" in resources:
-        rows.append(("GPUs", f"{resources['gres/gpu']} allotted"))
-    return table(rows) + "".join(f"\n{HINTS[state]}\n" for state in states if state in HINTS)
-
-
-def duration(total: int) -> str:
-    """Return `total` seconds as SLURM writes them."""
-    days, rest = divmod(total, 86400)
-    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"{days}-{clock}" if days else clock
-
-
-def gib(amount: float) -> str:
-    """Return bytes in GiB, two digits behind the point."""
-    return f"{amount / 2**30:.2f} GiB"
-
-
-class NoSummaryError(Exception):
-    """Why there is no summary, in words for the job's owner."""
-
-
-def records_of(
-    job: str,
-    run: Run,
-    wait_seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
-) -> list[Record]:
-    """Return the lines of sacct about `job` once its end is on record.
-
-    The record of a short job comes in parts, the time limit after the state. A limit that is still
-    missing after the wait stays empty.
-
-    Args:
-        job: Number of the job, or of the array.
-        run: Runs a command, as `run_program`.
-        wait_seconds: How long the end may be missing.
-        clock: Seconds that pass.
-        sleep: Waits that many.
-
-    Raises:
-        NoSummaryError: sacct failed, or the end is still missing after the wait.
-
-    """
-    command = [*SACCT, f"--format={FIELDS}", f"--jobs={job}"]
-    deadline = clock() + wait_seconds
-    while True:
-        try:
-            done = run(command, timeout=SACCT_TIMEOUT_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise NoSummaryError(f"sacct did not answer: {error}") from error
-        if done.returncode != 0:
-            raise NoSummaryError(f"sacct failed: {clean(text_of(done.stderr)) or done.returncode}")
-        lines = text_of(done.stdout).splitlines()
-        records: list[Record] = [
-            dict(zip(FIELDS.split(","), line.split("|"), strict=True)) for line in lines
-        ]
-        late = clock() >= deadline
-        if records and not any(r["State"].split()[0] in UNFINISHED for r in records):
-            if late or all(job["Timelimit"] for job in allocations(records)):
-                return records
-        elif late:
-            raise NoSummaryError("the accounting has not heard of the end of the job yet")
-        sleep(1)
-
-
 def text_of(output: bytes) -> str:
     """Return what a program said, whatever its bytes."""
     return output.decode("utf-8", "replace")
@@ -286,7 +126,13 @@ def facts(environment: Mapping[str, str]) -> str:
         )
         if environment.get(variable)
     ]
-    return table(rows)
+    return usage.table(rows)
+
+
+def used(records: Sequence[Record]) -> str:
+    """Return what `muster-job` says of a job that has ended."""
+    said = "".join(f"\n{sentence}\n" for sentence in advice.sentences(records))
+    return usage.table(usage.rows(records)) + said
 
 
 def body(subject: str, environment: Mapping[str, str], run: Run, wait_seconds: float) -> str:
@@ -299,8 +145,8 @@ def body(subject: str, environment: Mapping[str, str], run: Run, wait_seconds: f
     if subject.startswith("Slurm Array Summary") and environment.get("SLURM_ARRAY_JOB_ID"):
         job = environment["SLURM_ARRAY_JOB_ID"]
     try:
-        return f"{text}\nWhat it used:\n\n{used(records_of(job, run, wait_seconds))}"
-    except NoSummaryError as reason:
+        return f"{text}\nWhat it used:\n\n{used(ended(job, run, wait_seconds))}"
+    except NotKnownError as reason:
         return f"{text}\nWhat it used is not known: {reason}; `sacct -j {job}` may say it later\n"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from muster.cli import models
+from muster.cli import host_programs
 from muster.cli.main import app
 
 
@@ -16,7 +16,7 @@ def became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     """The programs as which this one went on."""
     for name in ("muster-models", "muster-data"):
         (tmp_path / name).touch(0o755)
-    monkeypatch.setattr(models, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(host_programs, "PROGRAMS", tmp_path)
     calls: list[Any] = []
     monkeypatch.setattr(os, "execv", lambda program, words: calls.append((program.name, words[1:])))
     return calls
@@ -54,7 +54,7 @@ def test_the_words_reach_the_program(
 def test_a_machine_without_the_program_says_where_it_is(
     words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(models, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(host_programs, "PROGRAMS", tmp_path)
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
     assert "log in to a login node of a cluster with `storage.models`" in result.stderr

@@ -154,6 +154,7 @@ class TestMachineBundle:
             "roles/munge/templates/etc/default/munge.j2",
             "roles/fscache/files/disks.py",  # a link
             "roles/mail/files/muster_mail.py",
+            "roles/mail/files/usr/local/lib/muster/muster_jobs/usage.py",  # a link
             "roles/munge/meta/argument_specs.yml",
         }
         assert wanted - names == set()

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from email import message_from_bytes
 from email.policy import default as mail_policy
@@ -11,7 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-PATH = Path(__file__).parents[3] / "roles/mail/files/muster_mail.py"
+ROLES = Path(__file__).parents[3] / "roles"
+PATH = ROLES / "mail/files/muster_mail.py"
+# The whole package, which other tests use in the same process; that the role brings enough of it
+# along is tested in roles/jobs/test_shared_jobs.py.
+sys.path.insert(0, str(ROLES / "jobs/files/usr/local/lib/muster"))
 SPEC = importlib.util.spec_from_file_location("muster_mail", PATH)
 assert SPEC is not None and SPEC.loader is not None
 muster_mail = importlib.util.module_from_spec(SPEC)
@@ -32,8 +37,9 @@ CONFIG = {
     "hourly_limit": 3,
 }
 DONE = (
-    b"12|COMPLETED|0:0|600|04:00:00|2400|32:00.000||billing=4,cpu=4,gres/gpu=2,mem=8G,node=1\n"
-    b"12.batch|COMPLETED|0:0|600||2400|32:00.000|1048576K|cpu=4,mem=8G,node=1\n"
+    b"12|COMPLETED|0:0|600|04:00:00|2400|32:00.000||1||billing=4,cpu=4,gres/gpu=2,mem=8G,node=1"
+    b"|||ada|ml|/home/ada|train\n"
+    b"12.batch|COMPLETED|0:0|600||2400|32:00.000|1048576K|1|1|cpu=4,mem=8G,node=1||||||batch\n"
 )
 
 
@@ -217,8 +223,10 @@ def test_the_mail_about_the_end_says_what_was_used(send) -> None:
     assert "State        COMPLETED\n" in said
     assert "Elapsed      00:10:00 of 04:00:00\n" in said
     assert "CPU          80 % of 4 allotted\n" in said
-    assert "Memory       1.00 GiB at most in one task, 8.00 GiB allotted\n" in said
-    assert "GPUs         2 allotted\n" in said
+    assert "Memory       1.00 GiB at most in one task: 12 % of 8.00 GiB allotted\n" in said
+    assert "GPUs         2 allotted, their use is not measured\n" in said
+    assert "--mem=1300M would have been enough memory on each node\n" in said
+    assert "--time=00:15:00 would have been enough" in said
 
 
 def test_the_mail_about_the_begin_asks_nobody(send) -> None:
@@ -230,9 +238,9 @@ def test_the_mail_about_the_begin_asks_nobody(send) -> None:
 
 def test_an_array_is_summed_up(send) -> None:
     lines = (
-        b"7_1|COMPLETED|0:0|100|01:00:00|100|01:40.000||cpu=1,mem=1G\n"
-        b"7_1.batch|COMPLETED|0:0|100||100|01:40.000|10240K|cpu=1,mem=1G\n"
-        b"7_2|FAILED|1:0|300|01:00:00|300|00:20.000||cpu=1,mem=1G\n"
+        b"7_1|COMPLETED|0:0|100|01:00:00|100|01:40.000||1||cpu=1,mem=1G|||ada|ml|/|a\n"
+        b"7_1.batch|COMPLETED|0:0|100||100|01:40.000|10240K|1|1|cpu=1,mem=1G||||||batch\n"
+        b"7_2|FAILED|1:0|300|01:00:00|300|00:20.000||1||cpu=1,mem=1G|||ada|ml|/|a\n"
     )
     programs = Programs(sacct=lines)
     environment = {**ENDED, "SLURM_ARRAY_JOB_ID": "7"}
@@ -250,14 +258,16 @@ def test_an_array_is_summed_up(send) -> None:
 def test_a_job_that_ran_out_of_memory_gets_a_hint(send) -> None:
     programs = Programs(sacct=DONE.replace(b"COMPLETED", b"OUT_OF_MEMORY"))
     send(programs)
-    assert "--mem-per-cpu" in text(programs)
+    assert "It needed more memory than the 8.00 GiB that it had" in text(programs)
+    assert "ask for --mem=12G" in text(programs)
 
 
 def test_a_job_that_never_ran_has_a_summary_too(send) -> None:
-    programs = Programs(sacct=b"12|CANCELLED by 20001|0:0|0|04:00:00|0|00:00:00||\n")
+    programs = Programs(sacct=b"12|CANCELLED by 0|0:0|0|04:00:00|0|00:00:00||1||||||||\n")
     send(programs)
     assert "State        CANCELLED\n" in text(programs)
     assert "no time used" in text(programs)
+    assert "It was cancelled by an administrator" in text(programs)
 
 
 @pytest.mark.parametrize(
@@ -281,14 +291,14 @@ def test_the_mail_goes_without_a_summary_and_says_why(send, programs, reason) ->
 def test_a_late_record_is_waited_for() -> None:
     running = DONE.replace(b"COMPLETED", b"COMPLETING")
     programs = Programs(sacct=[b"", running, DONE])
-    records = muster_mail.records_of("12", programs, 20, clock=lambda: 0, sleep=lambda _: None)
+    records = muster_mail.ended("12", programs, 20, clock=lambda: 0, sleep=lambda _: None)
     assert len(programs.asked) == 3
     assert records[0]["State"] == "COMPLETED"
 
 
 def test_a_record_without_its_time_limit_is_not_complete_yet() -> None:
     programs = Programs(sacct=[DONE.replace(b"04:00:00", b""), DONE])
-    records = muster_mail.records_of("12", programs, 20, clock=lambda: 0, sleep=lambda _: None)
+    records = muster_mail.ended("12", programs, 20, clock=lambda: 0, sleep=lambda _: None)
     assert len(programs.asked) == 2
     assert records[0]["Timelimit"] == "04:00:00"
 

@@ -1,84 +1,31 @@
 """What slurm_accounts reads from sacctmgr, decides and runs, as data; no slurmdbd."""
 
-import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-PATH = Path(__file__).parents[3] / "ansible/plugins/modules/slurm_accounts.py"
-SPEC = importlib.util.spec_from_file_location("slurm_accounts", PATH)
-assert SPEC is not None and SPEC.loader is not None
-slurm_accounts = importlib.util.module_from_spec(SPEC)
-sys.modules["slurm_accounts"] = slurm_accounts  # dataclasses look their module up.
-SPEC.loader.exec_module(slurm_accounts)
-
-# What `sacctmgr -nP` printed for the same cluster (READS of the module). The two differ in a user
-# whose default account was removed by hand: 22.05 lets that happen, 24.11 refuses it.
-FRESH = {
-    "clusters": "",
-    "accounts": "root|default root account|root\n",
-    "users": "",
-    "associations": "",
-}
-OUTPUT = {
-    "22.05": {
-        "clusters": "lab\n",
-        "accounts": (
-            "lab-test|first trials|lab\n"
-            "other|other|other\n"
-            "root|default root account|root\n"
-            "left-over|x|y\n"
-        ),
-        "users": "ada||None\nalan|lab-test|Operator\nroot|root|Administrator\n",
-        "associations": (
-            "root||||1\n"
-            "root|root|||1\n"
-            "lab-test|||root|3\n"
-            "lab-test|ada|||1\n"
-            "lab-test|alan|||1\n"
-            "other|||root|1\n"
-        ),
-    },
-    "24.11": {
-        "clusters": "lab\n",
-        "accounts": (
-            "lab-test|first trials|lab\nother|other|other\nroot|default root account|root\n"
-        ),
-        "users": "ada|other|None\nalan|lab-test|Operator\nroot|root|Administrator\n",
-        "associations": (
-            "root||||1\n"
-            "root|root|||1\n"
-            "lab-test|||root|3\n"
-            "lab-test|ada|||1\n"
-            "lab-test|alan|||1\n"
-            "other|||root|1\n"
-            "other|ada|||1\n"
-        ),
-    },
-}
-
-
-def account(name, *users, **further):
-    """Return one entry of `accounts` as Ansible hands it over."""
-    entry = {"name": name, "parent": None, "description": "", "organization": "", "fairshare": 1}
-    return entry | {"users": list(users)} | further
-
-
-def user(name, default_account=None, admin_level="none"):
-    return {"name": name, "default_account": default_account, "admin_level": admin_level}
+from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
+    NAMES_PER_COMMAND,
+    Job,
+    plan,
+    target,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import READS, parse
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import wanted
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
+from sacctmgr_output import FRESH, NO_LIMITS, OUTPUT, account, user
 
 
 def state(version):
-    return slurm_accounts.parse("lab", FRESH if version == "fresh" else OUTPUT[version])
+    return parse("lab", FRESH if version == "fresh" else OUTPUT[version])
 
 
 def commands(version, accounts, users=(), prune=False, busy=()):
     current = state(version)
-    wish = slurm_accounts.wanted(accounts, list(users))
-    goal = slurm_accounts.target(current, wish, prune, frozenset(busy))
-    return [" ".join(words) for words in slurm_accounts.plan("lab", current, goal)]
+    wish = wanted(accounts, list(users))
+    goal = target(current, wish, prune, frozenset(busy))
+    return [" ".join(words) for words in plan("lab", current, goal)]
 
 
 LAB_TEST = {"description": "First trials", "organization": "lab", "fairshare": 3}
@@ -192,32 +139,30 @@ def test_the_plan(case):
 
 def test_a_deep_tree_is_removed_from_its_leaves():
     associations = OUTPUT["24.11"]["associations"].replace("other|||root|", "other|||lab-test|")
-    current = slurm_accounts.parse("lab", OUTPUT["24.11"] | {"associations": associations})
-    goal = slurm_accounts.target(current, slurm_accounts.wanted([], []), prune=True)
-    last = [" ".join(words) for words in slurm_accounts.plan("lab", current, goal)][-2:]
+    current = parse("lab", OUTPUT["24.11"] | {"associations": associations})
+    goal = target(current, wanted([], []), prune=True)
+    last = [" ".join(words) for words in plan("lab", current, goal)][-2:]
     assert [line.split("name=")[1] for line in last] == [
         "other cluster=lab",
         "lab-test cluster=lab",
     ]
-    kept = slurm_accounts.target(
-        current, slurm_accounts.wanted([], []), prune=True, busy=frozenset({("other", "ada")})
-    )
+    kept = target(current, wanted([], []), prune=True, busy=frozenset({("other", "ada")}))
     assert set(kept.accounts) == {"other", "lab-test"}
 
 
 def test_an_account_of_user_root_is_not_pruned():
-    associations = OUTPUT["24.11"]["associations"] + "other|root|||1\n"
-    current = slurm_accounts.parse("lab", OUTPUT["24.11"] | {"associations": associations})
-    goal = slurm_accounts.target(current, slurm_accounts.wanted([], []), prune=True)
+    associations = OUTPUT["24.11"]["associations"] + f"other|root|||1||{NO_LIMITS}\n"
+    current = parse("lab", OUTPUT["24.11"] | {"associations": associations})
+    goal = target(current, wanted([], []), prune=True)
     assert set(goal.accounts) == {"other"}
     assert goal.users == {}
 
 
 def test_an_association_with_one_partition_is_removed_alone():
-    associations = OUTPUT["24.11"]["associations"] + "other|ada|ml-gpu||1\n"
-    current = slurm_accounts.parse("lab", OUTPUT["24.11"] | {"associations": associations})
-    goal = slurm_accounts.target(current, slurm_accounts.wanted(SETTLED, AS_IT_IS), prune=True)
-    assert slurm_accounts.plan("lab", current, goal) == [
+    associations = OUTPUT["24.11"]["associations"] + f"other|ada|ml-gpu||1||{NO_LIMITS}\n"
+    current = parse("lab", OUTPUT["24.11"] | {"associations": associations})
+    goal = target(current, wanted(SETTLED, AS_IT_IS), prune=True)
+    assert plan("lab", current, goal) == [
         [
             *("delete", "user", "where", "name=ada", "cluster=lab"),
             *("account=other", "partition=ml-gpu"),
@@ -233,11 +178,11 @@ def test_many_users_are_split_over_commands():
         if line.startswith("add user")
     ]
     assert sorted(name for some in names for name in some) == sorted(people)
-    assert max(map(len, names)) <= slurm_accounts.NAMES_PER_COMMAND
+    assert max(map(len, names)) <= NAMES_PER_COMMAND
 
 
 def test_lower_case_is_slurm_s_own():
-    wish = slurm_accounts.wanted([account("A", description="GRÖßE")], [])
+    wish = wanted([account("A", description="GRÖßE")], [])
     assert wish.accounts["a"].description == "grÖße"
 
 
@@ -257,13 +202,13 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_sacctmgr_would_misread_is_refused(case):
-    with pytest.raises(slurm_accounts.RefusedError, match=r"; |not keep"):
-        slurm_accounts.wanted(REFUSED[case], [])
+    with pytest.raises(RefusedError, match=r"; |not keep"):
+        wanted(REFUSED[case], [])
 
 
 def test_a_default_account_that_does_not_list_its_user_is_refused():
-    with pytest.raises(slurm_accounts.RefusedError, match="user ada: default account b does not"):
-        slurm_accounts.wanted([account("a", "ada"), account("b")], [user("ada", "b")])
+    with pytest.raises(RefusedError, match="user ada: default account b does not"):
+        wanted([account("a", "ada"), account("b")], [user("ada", "b")])
 
 
 class FakeSlurmdbd:
@@ -287,35 +232,38 @@ class FakeSlurmdbd:
             if self.takes:
                 self.outputs = self.after
             return subprocess.CompletedProcess(words, 1, " Nothing new added.\n", "")
-        asked = next(name for name, read in slurm_accounts.READS.items() if read[1] == words[3])
+        asked = next(name for name, read in READS.items() if read[1] == words[3])
         return subprocess.CompletedProcess(words, 0, self.outputs[asked], "")
 
 
 @pytest.fixture
 def talk(monkeypatch):
-    monkeypatch.setattr(slurm_accounts.shutil, "which", lambda name: f"/usr/bin/{name}")
-    return lambda run, seconds=0: slurm_accounts.Sacctmgr("lab", "db1", 6819, seconds, run)
+    monkeypatch.setattr(sacctmgr.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return lambda run, seconds=0: sacctmgr.Sacctmgr("lab", "db1", 6819, seconds, run)
 
 
 def test_the_exit_code_of_a_change_does_not_count_but_what_is_there_afterwards(talk):
     slurmdbd = talk(FakeSlurmdbd("fresh"))
-    wish = slurm_accounts.wanted(SETTLED, AS_IT_IS)
-    done = slurm_accounts.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
+    wish = wanted(SETTLED, AS_IT_IS)
+    done = sacctmgr.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
     assert done[0] == ["add", "cluster", "lab"]
 
 
 def test_a_change_that_does_not_come_true_is_said_with_sacctmgr_s_words(talk):
     slurmdbd = talk(FakeSlurmdbd("24.11", takes=False))
-    wish = slurm_accounts.wanted([*SETTLED, account("new")], AS_IT_IS)
+    wish = wanted([*SETTLED, account("new")], AS_IT_IS)
     with pytest.raises(
-        slurm_accounts.RefusedError, match=r"did not take: add account name=new .*Nothing new added"
+        RefusedError, match=r"did not take: add account name=new .*Nothing new added"
     ):
-        slurm_accounts.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
+        sacctmgr.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
 
 
 def test_jobs_are_asked_of_sacct(talk):
-    fake = FakeSlurmdbd("24.11", busy="lab-test|ada\nlab-test|alan\n")
-    assert talk(fake).busy() == {("lab-test", "ada"), ("lab-test", "alan")}
+    fake = FakeSlurmdbd("24.11", busy="7|lab-test|ada|normal\n8_[1-3]|lab-test|alan|long\n")
+    assert talk(fake).jobs() == [
+        Job("7", "lab-test", "ada", "normal"),
+        Job("8_[1-3]", "lab-test", "alan", "long"),
+    ]
 
 
 def test_silence_of_slurmdbd_ends_at_the_bound_with_its_words(talk):
@@ -323,7 +271,7 @@ def test_silence_of_slurmdbd_ends_at_the_bound_with_its_words(talk):
         return subprocess.CompletedProcess(words, 1, "", "sacctmgr: error: Connection refused\n")
 
     with pytest.raises(
-        slurm_accounts.RefusedError,
+        RefusedError,
         match=r"db1:6819 did not answer within 0 s .*Connection refused",
     ):
         talk(refused).first_state()
@@ -333,7 +281,7 @@ def test_an_error_with_exit_code_0_is_an_error(talk):
     def half(words, **_):
         return subprocess.CompletedProcess(words, 0, "lab\n", "sacctmgr: error: half an answer\n")
 
-    with pytest.raises(slurm_accounts.RefusedError, match="half an answer"):
+    with pytest.raises(RefusedError, match="half an answer"):
         talk(half).state()
 
 
@@ -341,5 +289,5 @@ def test_a_command_that_hangs_is_an_answer_too(talk):
     def hanging(words, timeout, **_):
         raise subprocess.TimeoutExpired(words, timeout)
 
-    with pytest.raises(slurm_accounts.RefusedError, match="did not end within 60 s"):
+    with pytest.raises(RefusedError, match="did not end within 60 s"):
         talk(hanging).first_state()

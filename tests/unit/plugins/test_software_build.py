@@ -184,3 +184,31 @@ def test_check_mode_names_the_files_too_and_writes_none(run: Run, apps: Path) ->
     named = [part["after_header"] for part in shown["diff"]]
     assert named == [str(apps / "1234"), f"{apps}/1234.txt", f"{apps}/1234.json"]
     assert not apps.exists()
+
+
+# Beside the folder it makes what tells that the folder was packed.
+PACKING = """[ "$3" = --image ] || exit 9
+mkdir -p "$(dirname "$4")" && touch "$4" && mkdir -p "$(dirname "$5")" && ln -s /nowhere "$5" """
+
+
+def test_a_release_is_packed_once_and_never_entered(
+    run_module: Run, stand_ins: Callable[[Mapping[str, str]], str], apps: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    stand_ins({"bin/muster-build": PACKING})
+    image, root = apps / "images/1234.squashfs", apps / "tool/1234"
+    arguments = {"installations": [release(root, build="true", image=str(image))]}
+
+    def run() -> Any:
+        return run_module(
+            "software_build", arguments, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+        )
+
+    first = run()
+    assert first["paths"] == [str(root)]
+    # The link leads nowhere: what looks into it finds nothing.
+    assert (image.exists(), root.is_symlink(), root.exists()) == (True, True, False)
+    assert not run()["changed"]
+    Path(f"{root}.building").touch()
+    root.unlink()
+    assert run()["paths"] == [str(root)]

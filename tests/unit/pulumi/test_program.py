@@ -195,6 +195,15 @@ def test_a_login_node_and_who_reaches_it(run: Run):
     assert (boot["bundle"], boot["instance_id"]) == (MACHINE, "number of slurm10-login-0")
 
 
+def test_a_node_learns_where_packed_releases_are(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        tool = {"1": {"build": "make {root}", "form": "squashfs"}}
+        cluster["software"] = {"modules": {"apps/tool": tool}}
+
+    metadata = run(change).inputs("nodes-debug-template")["metadata"]
+    assert metadata["muster-images"] == "/apps/.muster/images"
+
+
 def test_what_a_node_is_made_from(run: Run):
     def change(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"] |= {"labels": {"team": "ml"}, "zones": []}

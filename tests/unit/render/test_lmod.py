@@ -8,7 +8,7 @@ import pytest
 
 from muster.definition import load
 from muster.definition.schema.software import PYTHONS, STANDARD_LIBRARY, Software
-from muster.render.lmod import ModuleTree, packages, render
+from muster.render.lmod import ModuleTree, images, packages, render
 
 
 def tree(**modules: dict[str, object]) -> ModuleTree:
@@ -316,3 +316,22 @@ def test_modules_that_need_a_folder_of_others_are_not_tried() -> None:
         libs__on_mine={"1": {"env": {"A": "1"}, "depends_on": ["apps/mine/1", "apps/later/1"]}},
     )
     assert {*rendered.loads} == {"apps/mine/1", "apps/later/1", "libs/on_mine/1"}
+
+
+def test_a_packed_release_is_looked_at_when_its_module_is_loaded_and_not_before() -> None:
+    # A look mounts it, and Lmod evaluates all modulefiles for its cache.
+    data = {"build": "make {root}", "form": "squashfs"}
+    [condition] = [line for line in modulefile(data).splitlines() if "isDir" in line]
+    assert condition == (
+        'if mode() == "load" and (not isDir(root) or isFile(root .. ".building")) then'
+    )
+    [entry] = tree(apps__tool={"1": data}).installations
+    assert entry.image == f"/apps/.muster/images/{entry.root.rpartition('/')[2]}.squashfs"
+
+
+@pytest.mark.parametrize("form", ["folder", "squashfs"])
+def test_hosts_get_what_mounts_packed_releases_where_there_are_some(form: str) -> None:
+    tool = {"1": {"build": "make {root}", "form": form}}
+    software = Software.model_validate({"modules": {"apps/tool": tool}})
+    assert ("autofs" in packages(software, "debian-12")) == (form == "squashfs")
+    assert images(software, "/sw") == ("/sw/.muster/images" if form == "squashfs" else "")

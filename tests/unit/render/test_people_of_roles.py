@@ -94,6 +94,9 @@ def test_nodes_in_the_cloud_know_those_who_are_present(definition: Definition) -
     assert people.node_people_dir(definition) == "/sw/.muster/extrausers"
 
 
+NOTHING_ELSE = {"qos": None, "default_qos": None, "coordinators": [], "associations": []}
+
+
 def test_accounts_hang_below_root(definition: Definition) -> None:
     assert people.accounts(definition) == [
         {
@@ -103,6 +106,8 @@ def test_accounts_hang_below_root(definition: Definition) -> None:
             "organization": "lab",
             "fairshare": 1,
             "users": ["ada", "bob"],
+            "limits": {"MaxSubmitJobs": 2000},
+            **NOTHING_ELSE,
         },
         {
             "name": "second",
@@ -111,14 +116,16 @@ def test_accounts_hang_below_root(definition: Definition) -> None:
             "organization": "lab",
             "fairshare": 3,
             "users": ["bob"],
+            "limits": {},
+            **NOTHING_ELSE,
         },
     ]
 
 
 def test_the_default_account_is_the_one_given_or_the_first_one(definition: Definition) -> None:
     assert people.account_users(definition) == [
-        {"name": "ada", "default_account": "first"},
-        {"name": "bob", "default_account": "second"},
+        {"name": "ada", "default_account": "first", "admin_level": "none"},
+        {"name": "bob", "default_account": "second", "admin_level": "none"},
     ]
 
 
@@ -153,7 +160,7 @@ def test_people_of_the_directory_charge_their_first_account() -> None:
         ["zoe", "bob"],
     ]
     assert people.account_users(definition) == [
-        {"name": "ada", "default_account": "first"},
-        {"name": "bob", "default_account": "second"},
+        {"name": "ada", "default_account": "first", "admin_level": "none"},
+        {"name": "bob", "default_account": "second", "admin_level": "none"},
         {"name": "zoe", "default_account": "first"},
     ]

@@ -48,6 +48,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a package of the build": {
         "data": {"build": "make {root}", "packages": ["a"], "build_packages": ["c"]}
     },
+    "the form": {"data": {"build": "make {root}", "packages": ["a"], "form": "squashfs"}},
     "what is verified": {"data": {"build": "make {root}", "packages": ["a"], "imports": ["a"]}},
     "the system": {"os": "debian-13"},
 }
@@ -113,6 +114,21 @@ def test_an_archive_is_the_same_wherever_it_comes_from() -> None:
     assert first == elsewhere != another
     release = made({"apps/tool/1": archives[0]})["apps/tool/1"]
     assert {"curl", "libarchive-tools"} <= {*release.packages}
+
+
+def test_a_packed_release_has_a_file_of_its_own_and_the_build_gets_what_packs() -> None:
+    # Commands that are alike make folders with one name, in two modules.
+    alike = {"build": "make {root}"}
+    packed = {"build": "make {root}", "form": "squashfs"}
+    folders = made({"apps/a/1": alike, "apps/b/1": alike})
+    first, second = made({"apps/a/1": packed, "apps/b/1": packed}).values()
+    assert {release.image for release in folders.values()} == {None}
+    assert len({release.root.rpartition("/")[2] for release in folders.values()}) == 1
+    for release in (first, second):
+        name = release.root.rpartition("/")[2]
+        assert release.image == f"/apps/.muster/images/{name}.squashfs"
+        assert release.packages == ("squashfs-tools",)
+    assert first.image != second.image
 
 
 # The command of an archive, run as a build runs it. bsdtar stands in if it is not installed.

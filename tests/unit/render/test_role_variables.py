@@ -393,6 +393,15 @@ def test_nothing_that_nodes_can_write_starts_when_an_administrator_logs_in() -> 
     assert variables(alone, "cpu-01")["users_local_homes"] == []
 
 
+@pytest.mark.parametrize("keys", [["root", "ops"], "ops"])
+def test_nor_do_the_hosts_own_administrators(keys: Any) -> None:
+    addresses = {"access": "192.0.2.1", "cpu-01": "192.0.2.21"}
+    given = {"users_home_keys": keys}
+    host = Host(changed(), "access", addresses, ROOT / "inventories/lab", "", given)
+    refused = role_variables(host)[0]["users_refused_logins"]
+    assert refused == (["root", "ops"] if isinstance(keys, list) else ["root"])
+
+
 def test_administrators_do_not_come_from_nodes() -> None:
     addresses = {"access": "192.0.2.1", "cpu-01": "192.0.2.21", "gpu-01": "2001:db8::2"}
     host = Host(changed(), "access", addresses, ROOT / "inventories/lab", "", {})
@@ -514,6 +523,23 @@ def test_a_vm_proves_that_users_are_kept_from_its_token() -> None:
     for vm in ("slurm10-controller", "slurm10-login-0"):
         assert variables(DEFINITIONS["cloud"], vm)["verify_commands"] == proof
     assert variables(changed(), "access")["verify_commands"] == []
+
+
+def test_hosts_that_load_packed_releases_mount_them_and_prove_it() -> None:
+    packed = {"apps/tool": {"1": {"build": "make {root}", "form": "squashfs"}}}
+    filer = stored(apps={"path": "/sw", "kind": "nfs", "server": "filer"})
+    definition = changed({"storage": ["store"]}, storage=filer, software={"modules": packed})
+    proof = ["/usr/local/sbin/muster-check-packed", "/sw/.muster/images"]
+    for host in ("access", "cpu-01"):
+        added = variables(definition, host)
+        assert "autofs" in added["lmod_packages"]
+        assert added["lmod_images"] == "/sw/.muster/images"
+        assert "autofs" in added["verify_units"]
+        assert proof in added["verify_commands"]
+    of_store = variables(definition, "store")
+    assert "autofs" not in of_store["verify_units"]
+    assert of_store["verify_commands"] == []
+    assert variables(changed(), "cpu-01")["lmod_images"] == ""
 
 
 def test_a_node_set_of_vms_has_no_hosts_to_compare() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from muster.definition.schema.software import STANDARD_LIBRARY
 from muster_sandbox.containers import base_image
 from muster_sandbox.containers.podman import run
 
@@ -29,10 +30,12 @@ SLURM = ["slurmctld", "slurmd", "slurm-client", "libpam-slurm-adopt"]
 """Of the roles slurmctld and slurmd, who ask for them by version."""
 
 PACKAGES = [
+    "autofs",  # of the role lmod, where releases are packed
     "dbus",
     "iproute2",
     "kmod",
     "linux-image-cloud-amd64",  # ext4 and NVMe are built in, so no initrd is needed
+    "lmod",
     "mariadb-server",  # of the role mariadb, whose settings no test needs
     "netbase",
     "nftables",  # with which tests cut a wire for one service
@@ -40,7 +43,8 @@ PACKAGES = [
     "procps",
     "python3",
     "python3-apt",
-    "squashfs-tools",  # of tests/bench/bench_storage.py
+    "squashfs-tools",  # of the role software, where releases are packed
+    "strace",
     "systemd",
     "systemd-sysv",
     "udev",
@@ -56,8 +60,8 @@ MASKED = (
 
 # As on a host of which Ansible asked the package: no daemon starts before its role configured it.
 SILENT = (
-    "mariadb.service munge.service nfs-server.service rpcbind.service rpcbind.socket "
-    "slurmctld.service slurmd.service"
+    "autofs.service mariadb.service munge.service nfs-server.service rpcbind.service "
+    "rpcbind.socket slurmctld.service slurmd.service"
 )
 
 MACHINES = ("storage1", "node1", "node2", "node3", "node4")
@@ -89,6 +93,12 @@ class Root:
     """Public host key of all machines made from it."""
 
 
+def packages_of(release: str) -> list[str]:
+    """Return all packages of the disk of a release."""
+    library = STANDARD_LIBRARY[base_image.RELEASES[release]]  # of the role lmod
+    return [*PACKAGES, *library, *installed_by_roles()]
+
+
 def installed_by_roles() -> list[str]:
     """Return the packages that the roles' install halves ask for."""
     tasks = [
@@ -106,7 +116,7 @@ def installed_by_roles() -> list[str]:
 def digest(release: str) -> str:
     """Return what changes with anything that goes into the disk."""
     found = hashlib.sha256()
-    found.update(" ".join([release, *PACKAGES, *installed_by_roles()]).encode())
+    found.update(" ".join([release, *packages_of(release)]).encode())
     found.update(Path(__file__).read_bytes() + base_image.proxy_settings().encode())
     for recipe in (RECIPE, base_image.RECIPE / "usr"):
         for path in sorted(recipe.rglob("*")):
@@ -148,7 +158,7 @@ def build(release: str, folder: Path) -> None:
         )
         (work / "proxy.conf").write_text(base_image.proxy_settings(), encoding="utf-8")
         _write_names(work / "etc")
-        packages = ",".join([*PACKAGES, *installed_by_roles()])
+        packages = ",".join(packages_of(release))
         run(
             [
                 "mmdebstrap",

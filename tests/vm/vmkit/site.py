@@ -145,11 +145,13 @@ class Site:
 
 
 @contextmanager
-def booted(clients: int = 1, *, alone: bool = True, cores: int = 1) -> Iterator[Site]:
+def booted(
+    clients: int = 1, *, alone: bool = True, cores: int = 1, disk: str = "64M"
+) -> Iterator[Site]:
     """Boot a server and its clients, and switch them off at the end.
 
     `alone`: they only reach each other; else also containers of this machine. `cores`: of each
-    client.
+    client. `disk`: size of the server's empty disk; what is written to it counts here.
 
     Raises:
         vmkit.machine.VmError: a machine did not boot.
@@ -160,7 +162,7 @@ def booted(clients: int = 1, *, alone: bool = True, cores: int = 1) -> Iterator[
     base = root.ensure(RELEASE)
     folder = Path(tempfile.mkdtemp(prefix="muster-vm-"))
     hub, ends = _wires(clients)
-    server = Machine(SERVER, 1, base, folder, hub, ["64M"], alone)
+    server = Machine(SERVER, 1, base, folder, hub, [disk], alone)
     site = Site(server, [], folder)
     for number, name in enumerate(names(clients)[1:], start=2):
         wire = [ends[number - 2]]

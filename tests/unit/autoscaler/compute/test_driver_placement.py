@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -140,6 +141,28 @@ def test_deletions_leave_half_of_the_rate_limit_to_what_jobs_wait_for(
     until(lambda: "resourcePolicies.delete" in urgent)
     assert urgent["resourcePolicies.insert"]
     assert not urgent["resourcePolicies.delete"]
+
+
+def test_the_policy_of_a_job_that_begins_while_others_are_deleted_is_kept(
+    cloud: Cloud, harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+):
+    for job in (7, 8):
+        harness.insert(f"lab-debug-{job}", job=job, placement=True)
+        harness.delete(f"lab-debug-{job}")
+    placements = harness.google._inserts.placements
+    call = Transport.call
+    with ExitStack() as stack:
+
+        def begins(self: Transport, method: str, verb: str, path: str, **more: Any) -> Any:
+            if method == "resourcePolicies.delete" and path.endswith("/lab-job7"):
+                stack.enter_context(placements.held(8, ZONE, harness.clock.monotonic() + 60))
+            return call(self, method, verb, path, **more)
+
+        monkeypatch.setattr(Transport, "call", begins)
+        placements.delete_unused({})
+        until(lambda: policies(cloud) == {"lab-job8"})
+    placements.delete_unused({})
+    until(lambda: policies(cloud) == set())
 
 
 def test_policies_that_an_earlier_daemon_left_are_deleted(cloud: Cloud, harness: DriverHarness):

@@ -6,7 +6,7 @@ import pytest
 
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import limited, may_pass
-from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
+from muster.autoscaler.reconcile.retry_policy import Remedy, is_outcome_unknown, remedy
 from muster.gcp.api import CloudError
 
 ELSEWHERE, LATER, NOTHING = Remedy.ELSEWHERE, Remedy.LATER, Remedy.NOTHING
@@ -99,6 +99,28 @@ def test_what_may_help_after_a_call_failed(reason: str, status: int, wanted: Rem
     assert remedy(errors.of_call(error)) is wanted
     # The driver itself sends a call again only if that may help.
     assert wanted is Remedy.LATER or not (limited(error) or may_pass(error))
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"), [("backendError", 503), ("", 502), ("unreachable", 0)]
+)
+def test_a_call_that_google_s_servers_failed_may_have_worked(reason: str, status: int):
+    assert is_outcome_unknown(errors.of_call(CloudError("as Google says", status, reason)))
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("insufficientCapacity", 503), ("notImplemented", 501), ("rateLimitExceeded", 403)],
+)
+def test_a_call_that_was_refused_has_done_nothing(reason: str, status: int):
+    assert not is_outcome_unknown(errors.of_call(CloudError("as Google says", status, reason)))
+
+
+@pytest.mark.parametrize("code", ["INTERNAL_ERROR", "ANYTHING_NEW", "ZONE_RESOURCE_POOL_EXHAUSTED"])
+def test_an_operation_that_failed_has_done_nothing(code: str):
+    failure = errors.of_operation(operation(code, 503))
+    assert failure
+    assert not is_outcome_unknown(failure)
 
 
 def test_an_operation_that_succeeded_is_no_failure():

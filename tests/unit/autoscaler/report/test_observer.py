@@ -119,6 +119,21 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
     assert all("r1" in line.get("requests", [line.get("request")]) for line in lines)
 
 
+def test_a_node_that_is_asked_for_again_is_not_for_the_job_of_its_earlier_request(watched):
+    """That request is kept for another node."""
+    earlier = {"at": 99, "nodes": "debug-[0-1]", "jobs": {"5": "debug-[0-1]"}}
+    watched.round(100, nodes={"debug-[0-1]": "powering_up busy"}, requests={"r1": earlier})
+    watched.round(101, events=["made debug-[0-1]"])
+    watched.round(150, nodes={"debug-0": "off"})
+    later = {"at": 159, "nodes": "debug-0", "jobs": {"6": "debug-0"}}
+    requests = {"r1": earlier, "r2": later}
+    watched.round(160, nodes={"debug-0": "powering_up busy"}, requests=requests)
+    watched.round(161, events=["refused debug-0: forbidden"])
+    [refused] = lines_of(watched, "refused")
+    assert (refused["requests"], refused["jobs"]) == (["r2"], [6])
+    assert 5 not in watched.status.returned
+
+
 def test_what_is_done_for_several_jobs_has_the_ids_of_all_and_of_no_other(watched):
     three_jobs(watched)
     watched.round(101, events=["made debug-[2-3]", "refused debug-1: forbidden"])

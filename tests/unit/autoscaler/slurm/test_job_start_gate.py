@@ -184,6 +184,22 @@ def test_a_job_above_the_limit_is_left_to_slurm(program):
     assert first.wait(PATIENCE_S) == 0
 
 
+def test_thousands_of_jobs_above_the_limit_are_said_once(caplog):
+    nodes = Nodes("n1")
+    said = "more than 1 jobs wait for nodes"
+    with gate(nodes, limit=1) as port:
+        for times in (1, 2):
+            nodes.coming = {"n1"}
+            with closing(connected(port)) as first:
+                first.sendall(b"n1\n")
+                for _ in range(5):
+                    with closing(connected(port)) as other:
+                        assert other.recv(1) == b""
+                assert caplog.text.count(said) == times
+                nodes.coming = set()
+                assert first.recv(1) == b""
+
+
 def test_no_job_waits_when_the_daemon_does_not_run(program):
     with closing(socket.create_server(("127.0.0.1", 0))) as closed:
         port = closed.getsockname()[1]

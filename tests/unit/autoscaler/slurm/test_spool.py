@@ -307,7 +307,7 @@ def test_a_request_that_cant_be_removed_stays_and_is_closed_later(spool, monkeyp
 @pytest.mark.parametrize(
     "content", [b"", b'{"nodes": "lab-debug-0", "asked": 2, "boot": "a", "since_boot": 2}\n{']
 )
-def test_a_damaged_file_that_cant_be_removed_stops_nothing(spool, monkeypatch, content):
+def test_a_damaged_file_that_cant_be_removed_stops_nothing(spool, monkeypatch, caplog, content):
     name = "1795310721027048695-1.resume"
     (spool.folder / name).write_bytes(content)
     with monkeypatch.context() as read_only:
@@ -317,6 +317,7 @@ def test_a_damaged_file_that_cant_be_removed_stops_nothing(spool, monkeypatch, c
             with pytest.raises(SpoolError):
                 spool.close(request.id)
         assert spool.requests() == before
+    assert caplog.text.count("can't be read") == 1, "it is read each second"
     for request in before:
         spool.close(request.id)
     assert spool.requests() == []

@@ -83,6 +83,16 @@ def test_what_a_cluster_can_not_do_without(lab):
     assert "associations" in got["AccountingStorageEnforce"].split(",")
 
 
+@pytest.mark.parametrize("version", ["21.08", "22.05", "23.11", "24.05"])
+def test_a_job_of_ten_seconds_is_sampled_where_the_kernel_s_peak_is_not_read(lab, version):
+    assert conf(lab(version=version))["JobAcctGatherFrequency"] == "task=5"
+
+
+@pytest.mark.parametrize("version", ["24.11", "25.05", "25.11"])
+def test_releases_that_read_the_kernel_s_peak_keep_their_interval(lab, version):
+    assert "JobAcctGatherFrequency" not in conf(lab(version=version))
+
+
 def test_cores_are_shared_out_where_the_definition_says_so(lab):
     got = conf(lab({"scheduling": {"consumable": "core"}}))
     assert got["SelectTypeParameters"] == "CR_Core_Memory"
@@ -134,6 +144,8 @@ def test_defaults_of_slurm_are_not_written_for_a_partition(lab):
         "PartitionName",
         "Nodes",
         "DefMemPerCPU",
+        "MaxMemPerCPU",
+        "TRESBillingWeights",
     }
 
 
@@ -148,6 +160,9 @@ def test_a_partition_is_written_with_all_it_has(lab):
         "State": "DRAIN",
         "DefMemPerCPU": "2560",
         "DefMemPerGPU": "30720",
+        "MaxMemPerCPU": "5120",
+        "DefCpuPerGPU": "12",
+        "TRESBillingWeights": "CPU=1,Mem=0.4G,GRES/gpu=12",
     }
 
 

@@ -35,8 +35,12 @@ FREE = {
     "GroupUpdateTime": "a pause",
     "HealthCheckInterval": "a pause, at least a second",
     "HealthCheckNodeState": "a site's rule",
+    "JobAcctGatherFrequency": "a pause",
     "JobAcctGatherType": "how usage is measured",
+    "MaxArraySize": "a limit",
     "MessageTimeout": "a limit",
+    "PriorityDecayHalfLife": "a site's rule",
+    "PriorityFlags": "a site's rule",
     "PriorityType": "a site's rule, as the weights",
     "PriorityWeightAge": "a site's rule",
     "PriorityWeightFairshare": "a site's rule",
@@ -89,6 +93,8 @@ def test_the_weights_that_the_check_adds_are_those_that_are_set(lab):
     assert {key: set_here[key] for key in slurm_values.MUSTER_WEIGHTS} == (
         slurm_values.MUSTER_WEIGHTS
     )
+    with_qos = parameters(lab({"qos": {"normal": {"priority": 1}}}))
+    assert with_qos["PriorityWeightQOS"] == slurm_values.MUSTER_QOS_WEIGHT
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,39 @@ def test_slurmd_is_not_ready_before_all_is_mounted(
     assert called[1][:4] == ["mount", "-t", "nfs4", "lab-controller:/apps"]
 
 
+def test_autofs_starts_after_the_shared_folders_are_mounted(
+    machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    machine.add_key()
+    machine.set(muster_mounts=json.dumps(MOUNTS), muster_images="/apps/.muster/images")
+    machine.node.key()
+    assert machine.read("etc/muster/images") == "/apps/.muster/images\n"
+    ready = machine.root / "run/muster-node/slurmd"
+    called: list[list[str]] = []
+
+    def command(words: list[str], seconds: float) -> None:
+        assert not ready.exists()
+        called.append(words)
+
+    monkeypatch.setattr(module, "command", command)
+    machine.node.mounts()
+    assert [words[0] for words in called] == ["mount", "mount", "systemctl"]
+    assert called[-1] == ["systemctl", "start", "autofs.service"]
+    assert ready.exists()
+
+
+def test_without_packed_releases_autofs_stays_off(
+    machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    machine.add_key()
+    machine.set(muster_mounts=json.dumps(MOUNTS))
+    machine.node.key()
+    called: list[list[str]] = []
+    monkeypatch.setattr(module, "command", lambda words, _: called.append(words))
+    machine.node.mounts()
+    assert [words[0] for words in called] == ["mount", "mount"]
+
+
 def test_a_program_that_fails_or_hangs_is_trouble(module: ModuleType):
     with pytest.raises(module.TroubleError, match="No such file"):
         module.command(["ls", "/nowhere"], 10)

@@ -69,6 +69,10 @@ def test_the_host_s_own_names_are_not_looked_for() -> None:
     assert given["filter_groups"] == "root, ml, ada"
 
 
+def test_nobody_is_root_by_a_group_of_the_directory() -> None:
+    assert {"root", "sudo", "wheel"} <= {*rendered()["nss"]["filter_groups"].split(", ")}
+
+
 def test_numbers_of_the_system_belong_to_nobody() -> None:
     domain = rendered()["domain/directory"]
     assert (domain["min_id"], domain["max_id"]) == ("1000", "59999")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ def models(settings: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> C
 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SUDO_USER", "ada")
-    return lambda *words: main(words, str(settings))
+    return lambda *words: main(words, str(settings), pwd.getpwuid(os.geteuid()).pw_name)
 
 
 @pytest.fixture

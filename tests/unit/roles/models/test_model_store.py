@@ -154,7 +154,7 @@ def test_a_real_full_disk_says_so_and_leaves_nothing(
 
 
 KILLED = """
-    import os, sys
+    import os, pwd, sys
     sys.path.insert(0, {library!r})
     from muster_models import durable, store
     from muster_models.models import main
@@ -169,7 +169,7 @@ KILLED = """
         return counted
     for name in ("link", "symlink", "replace", "rename", "makedirs", "chmod", "fsync", "unlink"):
         setattr(os, name, end(getattr(os, name)))
-    sys.exit(main(sys.argv[3:], sys.argv[1]))
+    sys.exit(main(sys.argv[3:], sys.argv[1], pwd.getpwuid(os.geteuid()).pw_name))
 """
 
 
@@ -316,10 +316,10 @@ def test_two_writers_of_two_models_with_a_file_in_common(
 
     (folder / "model.bin").write_bytes(os.urandom(1 << 20))
     script = f"""
-import sys
+import os, pwd, sys
 sys.path.insert(0, {str(LIBRARY)!r})
 from muster_models.models import main
-sys.exit(main(sys.argv[2:], sys.argv[1]))
+sys.exit(main(sys.argv[2:], sys.argv[1], pwd.getpwuid(os.geteuid()).pw_name))
 """
     running = [
         subprocess.Popen(
@@ -389,11 +389,11 @@ def other_owner(
     monkeypatch.setenv("PATH", f"{sudo.parent}:{os.environ['PATH']}")
     monkeypatch.setenv(
         "AS_ACCOUNT",
-        f"import sys; sys.path.insert(0, {str(LIBRARY)!r})\n"
+        f"import os, pwd, sys; sys.path.insert(0, {str(LIBRARY)!r})\n"
         "from muster_models.models import main\n"
-        f"sys.exit(main(sys.argv[1:], {str(settings)!r}))",
+        f"sys.exit(main(sys.argv[1:], {str(settings)!r}, pwd.getpwuid(os.geteuid()).pw_name))",
     )
-    monkeypatch.setattr(account, "owner", lambda _: "muster-models")
+    monkeypatch.setattr(account, "owner", lambda *_: "muster-models")
     return monkeypatch
 
 
@@ -411,12 +411,11 @@ def test_a_person_s_folder_is_read_by_their_own_process(
 def test_the_account_and_the_person_make_the_same_revision(
     models: Program, store_root: Path, folder: Path, other_owner: pytest.MonkeyPatch
 ) -> None:
-    assert add(models, folder) == 0
-    other_owner.undo()
-    from muster_models.models import main
+    from muster_models import account
 
-    settings = store_root.parent / "models.json"
-    assert main(["add", str(folder), "--name", NAME, "--licence=mit"], str(settings)) == 0
+    assert add(models, folder) == 0
+    other_owner.setattr(account, "owner", lambda *_: None)
+    assert add(models, folder) == 0
     assert len(snapshots(store_root)) == 1
 
 
@@ -444,3 +443,21 @@ def test_who_may_not_add_is_told_whom_to_ask(
     assert add(models, folder) == models("gc") == 1
     said = capsys.readouterr().err
     assert said.count("ada may not add models; an administrator adds you to the group") == 2
+
+
+def test_nothing_is_written_for_whom_the_store_was_given_to(
+    settings: Path, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On CephFS root of a node can: to root, with a link in it that leads into /etc."""
+    from muster_models.models import main
+
+    elsewhere = store_root.parent / "etc"
+    elsewhere.mkdir()
+    (store_root / "hub").symlink_to(elsewhere)
+    words = ["add", str(folder), "--name", NAME, "--licence", "mit"]
+    assert main(words, str(settings)) == main(["gc"], str(settings)) == 1
+    said = capsys.readouterr().err
+    assert said.count(f"error: {store_root} belongs to ") == 2
+    assert "not to muster-models" in said
+    assert list(elsewhere.iterdir()) == []
+    assert [path.name for path in store_root.iterdir()] == ["hub"]

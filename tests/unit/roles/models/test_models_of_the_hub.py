@@ -291,10 +291,10 @@ def test_a_file_that_leads_out_of_the_folder_is_refused(
 
 
 PROGRAM = """
-    import sys
+    import os, pwd, sys
     sys.path.insert(0, {library!r})
     from muster_models.models import main
-    sys.exit(main(sys.argv[2:], sys.argv[1]))
+    sys.exit(main(sys.argv[2:], sys.argv[1], pwd.getpwuid(os.geteuid()).pw_name))
 """
 
 

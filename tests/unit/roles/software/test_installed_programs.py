@@ -10,45 +10,64 @@ import yaml
 
 ROLE = Path(__file__).parents[4] / "roles/software"
 FILES = ROLE / "files"
-FOLDER = "{{ __software_lib }}/"
+LIBRARY = "/usr/local/lib/muster"
 ENTRIES = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["__software_files"]
-NAMES = [file["dest"].removeprefix(FOLDER) for file in ENTRIES if file["dest"].startswith(FOLDER)]
-"""What is beside each other on a host, in the order in which it is written."""
+INSTALLED = [file["dest"] for file in ENTRIES if (FILES / file["dest"].removeprefix("/")).is_file()]
+"""Programs and what they import, in the order in which they are written."""
 
-LINKS = {
-    Path(file["dest"]).name: file["target"].removeprefix(FOLDER)
-    for file in ENTRIES
-    if file.get("state") == "link"
-}
-"""Command -> its program."""
+COMMANDS = [path for path in INSTALLED if path.startswith("/usr/local/sbin/")]
 
 
-def imported(name: str) -> set[str]:
-    """Return the role's own files that one of them imports."""
-    tree = ast.parse((FILES / name).read_text(encoding="utf-8"))
-    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    return {f"{module}.py" for module in modules if (FILES / f"{module}.py").exists()}
+def imported(path: str) -> set[str]:
+    """Return what a file imports of the role's own files."""
+    tree = ast.parse((FILES / path.removeprefix("/")).read_text(encoding="utf-8"))
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    paths = [f"{LIBRARY}/{name.replace('.', '/')}" for name in names]
+    found = {path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")}
+    return {path for path in found if (FILES / path.removeprefix("/")).is_file()}
 
 
-def test_what_a_program_imports_is_written_before_it() -> None:
-    assert [*LINKS] == ["muster-build", "muster-software"]
-    for number, name in enumerate(NAMES):
-        assert imported(name) <= {*NAMES[:number]}, name
-    assert {*NAMES} == {*LINKS.values()}.union(*map(imported, LINKS.values()))
+def test_each_file_is_installed_from_the_place_that_it_has_on_a_host() -> None:
+    below = [path for path in (FILES / "usr").rglob("*") if path.is_file()]
+    own = {f"/{path.relative_to(FILES)}" for path in below if "__pycache__" not in path.parts}
+    assert {*INSTALLED} == own
+    for file in ENTRIES:
+        if file["dest"] in INSTALLED:
+            assert f"'{file['dest'].removeprefix('/')}'" in file["content"]
 
 
-@pytest.mark.parametrize("command", LINKS)
-def test_a_command_finds_what_is_beside_its_program(command: str, tmp_path: Path) -> None:
-    (tmp_path / "lib").mkdir()
-    for name in NAMES:
-        (tmp_path / "lib" / name).write_bytes((FILES / name).read_bytes())
-    (tmp_path / command).symlink_to(f"lib/{LINKS[command]}")
+def test_a_program_is_written_after_all_that_it_imports() -> None:
+    assert [Path(path).name for path in COMMANDS] == ["muster-build", "muster-software"]
+    needed, ahead = {*COMMANDS}, [*COMMANDS]
+    while ahead:
+        new = imported(ahead.pop()) - needed
+        needed |= new
+        ahead += new
+    packages = {path for path in INSTALLED if path.endswith("/__init__.py")}
+    assert needed | packages == {*INSTALLED}
+    assert INSTALLED[-len(COMMANDS) :] == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_finds_what_is_installed(command: str, tmp_path: Path) -> None:
+    for path in INSTALLED:
+        copy = tmp_path / path.removeprefix("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        text = (FILES / path.removeprefix("/")).read_text(encoding="utf-8")
+        copy.write_text(
+            text.replace(f'path.insert(0, "{LIBRARY}', f'path.insert(0, "{tmp_path}{LIBRARY}')
+        )
     done = subprocess.run(
-        [sys.executable, str(tmp_path / command), "--help"],
+        [sys.executable, "-I", f"{tmp_path}{command}", "--help"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"usage: {command} ")
+    assert done.stdout.startswith(f"usage: {Path(command).name} ")

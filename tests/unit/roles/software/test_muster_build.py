@@ -4,70 +4,26 @@ What a command can do in the real service, tests/roles/test_software.py tries.
 """
 
 import fcntl
-import importlib.util
 import os
 import socket
 import stat
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-PROGRAM = Path(__file__).parents[4] / "roles/software/files/muster_build.py"
-SPEC = importlib.util.spec_from_file_location("muster_build", PROGRAM)
-assert SPEC is not None and SPEC.loader is not None
-muster_build = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(muster_build)
+from build_kit import left, put, until, with_constant
+from muster_build import build as builder
+from muster_build import inside, service
+from muster_build.errors import RefusedError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to an account, as root")
-
-# In place of the service: the command without walls, once it is said to be closed off.
-SERVICE = """echo 'muster-build: closed off'
-exec /bin/sh -ec "$(cat)" 2>&1"""
 
 # What systemd-run would do where systemd closes nothing off.
 OPEN = """while [ "${1#--}" != "$1" ]; do shift; done
 exec "$@" """
 
-RUN = """
-import importlib.util, os, pwd, sys
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import build_log
-spec = importlib.util.spec_from_file_location("muster_build", sys.argv[1])
-program = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(program)
-program.LOCK = sys.argv[2]
-build_log.FOLDER = sys.argv[2] + ".logs"
-nobody = pwd.getpwuid(65534)
-pwd.getpwnam = {program.ACCOUNT: nobody}.__getitem__
-sys.exit(program.main(sys.argv[3:]))
-"""
-
 Build = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Path:
-    """Stand-ins for systemd's programs."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    put(folder / "systemd-run", SERVICE)
-    put(folder / "systemctl", f'echo "$@" >>{folder}/calls')
-    return folder
-
-
-def put(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-@pytest.fixture
-def command_line(tmp_path: Path, programs: Path) -> list[str]:
-    path = f"PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"
-    return ["env", path, sys.executable, "-c", RUN, str(PROGRAM), str(tmp_path / "lock")]
 
 
 @pytest.fixture
@@ -84,17 +40,6 @@ def build(command_line: list[str]) -> Build:
         )
 
     return run
-
-
-@pytest.fixture
-def apps(tmp_path: Path) -> Path:
-    folder = tmp_path / "apps"
-    folder.mkdir()
-    return folder
-
-
-def left(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 def test_the_command_fills_a_folder_that_then_is_roots(build: Build, apps: Path) -> None:
@@ -218,13 +163,6 @@ def test_a_build_ends_when_nobody_reads_what_it_says(
     assert (programs / "calls").read_text().count("stop muster-build.service") == 2
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize(
     ("lock", "said"),
     [
@@ -287,10 +225,10 @@ def test_a_folder_that_systemd_would_read_otherwise_is_refused(build: Build, app
 def test_without_the_account_nothing_is_built(
     apps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(muster_build, "LOCK", str(tmp_path / "lock"))
-    monkeypatch.setattr(muster_build, "ACCOUNT", "nobody-of-that-name")
-    with pytest.raises(muster_build.RefusedError, match=r"no account .*; run the role software"):
-        muster_build.build(str(apps / "tool"), "true", None, None)
+    monkeypatch.setattr(builder, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(service, "ACCOUNT", "nobody-of-that-name")
+    with pytest.raises(RefusedError, match=r"no account .*; run the role software"):
+        builder.build(str(apps / "tool"), "true", None, None, None)
     assert left(apps) == []
 
 
@@ -340,10 +278,6 @@ def test_the_log_of_a_failed_build_stays_and_only_root_reads_it(
     assert "the reason" not in logs(tmp_path)[name]
 
 
-def with_constant(command_line: list[str], text: str) -> list[str]:
-    return [word.replace("program.LOCK =", f"{text}\nprogram.LOCK =") for word in command_line]
-
-
 def run(command_line: list[str], root: Path, command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*command_line, str(root), command],
@@ -355,7 +289,7 @@ def run(command_line: list[str], root: Path, command: str) -> "subprocess.Comple
 
 
 def test_a_log_has_an_end(command_line: list[str], apps: Path, tmp_path: Path) -> None:
-    small = with_constant(command_line, "program.LOG_BYTES = 1000")
+    small = with_constant(command_line, "service.LOG_BYTES = 1000")
     root = apps / "tool"
     done = run(small, root, f"touch {root}/x; for n in 1 2 3; do printf %65536d 1; sleep 0.1; done")
     assert done.returncode == 0
@@ -366,7 +300,7 @@ def test_a_log_has_an_end(command_line: list[str], apps: Path, tmp_path: Path) -
 def test_a_build_ends_before_a_disk_is_full(
     command_line: list[str], apps: Path, programs: Path
 ) -> None:
-    full = with_constant(command_line, "program.SPARED_BYTES = 2**70")
+    full = with_constant(command_line, "room.SPARED_BYTES = 2**70")
     root = apps / "tool"
     failed = run(full, root, f"touch {root}/half; sleep 1")
     assert failed.returncode == 1
@@ -392,11 +326,11 @@ def test_a_metadata_server_that_resolves_names_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def denied() -> list[str]:
-        return [text for text in muster_build.properties("/apps/x", 9) if "IPAddress" in text]
+        return [text for text in service.properties("/apps/x", 9) if "IPAddress" in text]
 
-    monkeypatch.setattr(muster_build, "name_servers", lambda: ["127.0.0.53"])
+    monkeypatch.setattr(inside, "name_servers", lambda: ["127.0.0.53"])
     assert denied() == ["IPAddressDeny=169.254.169.254 fd20:ce::254"]
-    monkeypatch.setattr(muster_build, "name_servers", lambda: ["169.254.169.254"])
+    monkeypatch.setattr(inside, "name_servers", lambda: ["169.254.169.254"])
     assert denied() == ["IPAddressDeny=fd20:ce::254"]
 
 
@@ -409,7 +343,7 @@ def test_such_a_server_must_refuse_to_give_a_token(
         monkeypatch.setattr(
             socket, "create_connection", lambda _, timeout: connect(("127.0.0.1", port), timeout)
         )
-        return bool(muster_build.is_answered("169.254.169.254"))
+        return bool(inside.is_answered("169.254.169.254"))
 
     assert at(answering)
     with socket.socket() as closed:

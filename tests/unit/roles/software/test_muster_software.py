@@ -5,35 +5,17 @@ With the real Lmod: tests/roles/test_software.py.
 
 import fcntl
 import functools
-import importlib.util
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
+import build_log
 import pytest
-
-PROGRAM = Path(__file__).parents[4] / "roles/software/files/muster_software.py"
-
-
-def loaded() -> ModuleType:
-    """The program with the files that the role installs beside it."""
-    sys.path.insert(0, str(PROGRAM.parent))
-    try:
-        spec = importlib.util.spec_from_file_location("muster_software", PROGRAM)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(PROGRAM.parent))
-    return module
-
-
-muster_software = loaded()
-build_log = sys.modules["build_log"]
+from lmod_tools import MARK
+from muster_build import build, packing
+from muster_software import main, releases, rollback, settings
 
 OLD, NEW, OTHER = "0" * 15 + "a", "0" * 15 + "b", "0" * 15 + "c"
 PYTHON, TORCH = "apps/python/3", "libs/torch/2"
@@ -87,7 +69,7 @@ class Cluster:
         """Write the modulefile that names a release, as the play did some days ago."""
         path = self.apps / "modules" / f"{module}.lua"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'{muster_software.MARK}local root = "{self.root(module, name)}"\n')
+        path.write_text(f'{MARK}local root = "{self.root(module, name)}"\n')
         then = time.time() - days * DAY
         os.utime(path, (then, then))
         self.wanted[module] = str(self.root(module, name))
@@ -97,11 +79,12 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(tmp_path)
-    for name in ("SETTINGS", "LOCK", "BUILD_LOCK"):
-        monkeypatch.setattr(muster_software, name, str(tmp_path / name))
+    monkeypatch.setattr(settings, "SETTINGS", str(tmp_path / "settings"))
+    monkeypatch.setattr(main, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(build, "LOCK", str(tmp_path / "build_lock"))
     monkeypatch.setattr(build_log, "FOLDER", str(tmp_path))
-    here = functools.partial(muster_software.Lmod, home=str(tmp_path))
-    monkeypatch.setattr(muster_software, "Lmod", here)
+    here = functools.partial(rollback.Lmod, home=str(tmp_path))
+    monkeypatch.setattr(rollback, "Lmod", here)
     monkeypatch.setenv("PATH", f"{made.bin}:/usr/bin:/bin")
     return made
 
@@ -109,9 +92,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 @pytest.fixture
 def run(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     def run(*words: str) -> Done:
-        settings = {"root": str(cluster.apps), "wanted": cluster.wanted}
-        Path(muster_software.SETTINGS).write_text(json.dumps(settings))
-        code = muster_software.main(words)
+        written = {"root": str(cluster.apps), "wanted": cluster.wanted}
+        Path(settings.SETTINGS).write_text(json.dumps(written))
+        code = main.main(words)
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -155,8 +138,8 @@ class TestList:
         assert run("list") == (0, "", "")
 
     def test_without_the_role_it_says_who_writes_its_settings(self, capsys, monkeypatch):
-        monkeypatch.setattr(muster_software, "SETTINGS", "/nonexistent/software.json")
-        assert muster_software.main(["list"]) == 1
+        monkeypatch.setattr(settings, "SETTINGS", "/nonexistent/software.json")
+        assert main.main(["list"]) == 1
         assert "there is no /nonexistent/software.json; run site.yml" in capsys.readouterr().err
 
 
@@ -174,7 +157,7 @@ class TestRollback:
         assert (code, err) == (0, "")
         assert out.startswith(f"{PYTHON} is {OLD} again, and not {NEW}; the next run of site.yml")
         text = (cluster.apps / "modules" / f"{PYTHON}.lua").read_text()
-        assert text == f'{muster_software.MARK}local root = "{old}"\n'
+        assert text == f'{MARK}local root = "{old}"\n'
         cache = cluster.apps / "lmod/cache"
         asked = f"-d {cache}/cacheDir -t {cache}/timestamp {cluster.apps}/modules\n"
         assert (tmp_path / "cache").read_text() == asked
@@ -326,7 +309,7 @@ class TestCollect:
 
     def test_while_something_is_built_nothing_is_removed(self, cluster, run):
         old = replaced(cluster, days=8)
-        with Path(muster_software.BUILD_LOCK).open("w") as lock:
+        with Path(build.LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             code, _, err = run("gc")
         assert (code, old.is_dir()) == (1, True)
@@ -348,3 +331,66 @@ class TestCollect:
         code, _, err = run("gc")
         assert (code, old.is_dir()) == (1, True)
         assert "is it mounted?" in err
+
+
+@pytest.fixture
+def packed(cluster, tmp_path, monkeypatch) -> Path:
+    """A release that is packed, replaced long ago, and not mounted; its folder is a link."""
+    root = cluster.root(PYTHON, OLD)
+    root.parent.mkdir(parents=True)
+    root.symlink_to(tmp_path / "releases" / OLD)
+    beside = {"module": PYTHON, "built_on": [], "modulefile": f'local root = "{root}"\n'}
+    Path(f"{root}.json").write_text(json.dumps(beside))
+    cluster.release(PYTHON, NEW, days=8)
+    cluster.publish(PYTHON, NEW, days=8)
+    images = cluster.apps / ".muster/images"
+    images.mkdir(parents=True)
+    for name in (f"{OLD}.squashfs", f"{OTHER}.squashfs"):
+        (images / name).touch()
+    then = time.time() - 9 * DAY
+    os.utime(root, (then, then), follow_symlinks=False)
+    (tmp_path / "mountinfo").write_text("31 29 0:28 / /apps ro shared:2 - nfs4 storage1:/apps ro\n")
+    monkeypatch.setattr(releases, "MOUNTINFO", str(tmp_path / "mountinfo"))
+    monkeypatch.setattr(packing, "RELEASES", str(tmp_path / "releases"))
+    return root
+
+
+class TestPacked:
+    """Nothing is at the end of the link: a look there would be an error, or mount it."""
+
+    def test_it_is_listed_and_can_be_rolled_back_to(self, cluster, run, packed):
+        _, out, _ = run("list")
+        assert out.splitlines()[1].split()[::3] == [OLD, "squashfs"]
+        assert run("rollback", PYTHON)[0] == 0
+        assert f'"{packed}"' in (cluster.apps / "modules" / f"{PYTHON}.lua").read_text()
+
+    def test_what_is_built_on_it_can_be_rolled_back_to(self, cluster, run, packed):
+        old = cluster.release(TORCH, OLD, days=2, built_on=(packed,))
+        cluster.release(TORCH, NEW)
+        cluster.publish(TORCH, NEW)
+        assert run("rollback", TORCH)[0] == 0
+        assert f'"{old}"' in (cluster.apps / "modules" / f"{TORCH}.lua").read_text()
+
+    def test_its_file_goes_with_it_and_no_other(self, cluster, run, packed):
+        assert run("gc") == (0, f"{packed}: removed\n", "")
+        assert sorted(path.name for path in packed.parent.iterdir()) == [NEW, f"{NEW}.json"]
+        left = [path.name for path in (cluster.apps / ".muster/images").iterdir()]
+        assert left == [f"{OTHER}.squashfs"]
+
+    def test_while_this_host_has_it_mounted_it_stays(self, run, packed, tmp_path):
+        place = f"{tmp_path}/releases/{OLD}"
+        with (tmp_path / "mountinfo").open("a") as stream:
+            stream.write(f"99 31 7:0 / {place} ro,nosuid - squashfs /dev/loop0 ro\n")
+        code, out, _ = run("gc")
+        assert (code, out.startswith(f"{packed}: stays, this host has it mounted")) == (0, True)
+        assert packed.is_symlink()
+
+    def test_the_remains_of_packing_that_was_killed_go(self, cluster, run, packed):
+        # Between the removal of the folder and the link.
+        packed.unlink()
+        Path(f"{packed}.building").touch()
+        (cluster.apps / f".muster/images/{OLD}.squashfs.new").touch()
+        assert run("gc") == (0, f"{packed}: removed, it was not complete\n", "")
+        assert sorted(path.name for path in packed.parent.iterdir()) == [NEW, f"{NEW}.json"]
+        left = [path.name for path in (cluster.apps / ".muster/images").iterdir()]
+        assert left == [f"{OTHER}.squashfs"]

@@ -71,6 +71,9 @@ SECRETS_VARIABLE = "GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT"
 PEOPLE = "/apps/.muster/extrausers"
 """Where the controller puts people, unless the attribute muster-people says otherwise."""
 
+IMAGES = "/etc/muster/images"
+"""File with the folder of packed releases, for autofs."""
+
 SLURMCTLD_PORT = 6817
 SHORTEST_KEY = 32
 """Bytes of a munge key: munged takes no shorter one."""
@@ -114,6 +117,7 @@ class Node:
         metadata = persist(self, "read the metadata", self.facts)
         self.write_hosts(metadata)
         self.link_people(metadata)
+        self.name_images(metadata)
         key = persist(self, "fetch the munge key", lambda: self.munge_key(metadata))
         self.write_key(key)
         # Last: what lets slurmd start.
@@ -219,6 +223,13 @@ class Node:
             os.rmdir(place)
         os.symlink(target, place)
 
+    def name_images(self, metadata: Metadata) -> None:
+        """Say where packed releases are to what mounts them (role lmod); there may be none."""
+        images = metadata["instance"]["attributes"].get("muster-images")
+        if images:
+            os.makedirs(self.path("/etc/muster"), exist_ok=True)
+            write(self.path(IMAGES), f"{images}\n".encode(), 0o644)
+
     def write_options(self, metadata: Metadata) -> None:
         """Write slurmd's options, ready for use unless folders are to be mounted first.
 
@@ -275,6 +286,9 @@ class Node:
             wanted: list[Mount] = json.load(file)
         for folder in wanted:
             persist(self, f"mount {folder['path']}", functools.partial(self.mount, folder))
+        if os.path.exists(self.path(IMAGES)):
+            start = ["systemctl", "start", "autofs.service"]
+            persist(self, "start autofs", functools.partial(command, start, MOUNT_S))
         os.rename(f"{run}/slurmd.mounting", f"{run}/slurmd")
 
     def mount(self, folder: Mount) -> None:

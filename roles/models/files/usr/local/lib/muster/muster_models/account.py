@@ -15,24 +15,38 @@ from muster_models.errors import ModelsError
 from muster_models.store import Store
 
 PROGRAM = "/usr/local/bin/muster-models"
+ACCOUNT = "muster-models"
+"""Made by the role. It has nothing but the store."""
 
 
-def owner(store: Store) -> str | None:
-    """Return the account that the store belongs to; None: this process runs as it."""
+def owner(store: Store, account: str = ACCOUNT) -> str | None:
+    """Return the account that the store belongs to; None: this process runs as it.
+
+    Who may write to the folder can put links there that lead anywhere, and where root of a node is
+    root in it, as on CephFS, can give it to root. Nobody but `account` must follow them.
+
+    Raises:
+        ModelsError: it belongs to somebody else, or is not there.
+
+    """
     try:
         uid = os.stat(store.root).st_uid
     except FileNotFoundError:
         raise ModelsError(
             f"{store.root} is not there; mount it, or run site.yml, which makes it"
         ) from None
-    if uid == os.geteuid():
-        return None
     try:
-        return pwd.getpwuid(uid).pw_name
+        name = pwd.getpwuid(uid).pw_name
     except KeyError:
         raise ModelsError(
             f"{store.root} belongs to {uid}, whom this host does not know; run site.yml for it"
         ) from None
+    if name != account:
+        raise ModelsError(
+            f"{store.root} belongs to {name} and not to {account}, so nothing is written there; "
+            f"run site.yml, or where that has no rights in it: chown {account}: {store.root}"
+        )
+    return None if uid == os.geteuid() else name
 
 
 def person() -> str:

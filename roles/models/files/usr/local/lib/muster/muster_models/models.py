@@ -61,8 +61,15 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
-def main(words: Sequence[str], settings: str = SETTINGS) -> int:
-    """Do what the command line says; return the exit code."""
+def main(words: Sequence[str], settings: str = SETTINGS, belongs_to: str = account.ACCOUNT) -> int:
+    """Do what the command line says; return the exit code.
+
+    Args:
+        words: Of the command line, without the program.
+        settings: Path of the file that says where the store is.
+        belongs_to: Login of the account that writes to it.
+
+    """
     options = parser().parse_args(words)
     try:
         store = _store(settings)
@@ -70,7 +77,7 @@ def main(words: Sequence[str], settings: str = SETTINGS) -> int:
             return _list(store, options.names)
         if options.command == "verify":
             return _verify(store, options.names)
-        owner = account.owner(store)
+        owner = account.owner(store, belongs_to)
         if options.command == "gc":
             return _gc(store) if owner is None else account.run_as(owner, ["gc"])
         _check(options)

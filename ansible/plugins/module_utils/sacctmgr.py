@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Talks to slurmdbd through sacctmgr and sacct: asks for jobs, decides with them, runs plans."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
+    Job,
+    jobs_without_qos,
+    plan,
+    takes_qos_away,
+    target,
+    unlisted,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
+    READS,
+    State,
+    parse,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
+
+COMMAND_SECONDS = 60
+JOBS_IN_A_MESSAGE = 20
+
+
+class Sacctmgr:
+    """Talks to one slurmdbd through sacctmgr and sacct."""
+
+    def __init__(
+        self,
+        cluster: str,
+        host: str,
+        port: int,
+        timeout_seconds: float,
+        run: "Callable[..., subprocess.CompletedProcess[str]]" = subprocess.run,
+    ) -> None:
+        self.cluster = cluster
+        self.host = host
+        self.port = port
+        self.timeout_seconds = timeout_seconds
+        self.run = run
+
+    def _call(self, program: str, *words: str) -> tuple[int, str, str]:
+        """Return (exit code, output, errors) of `program` run with its own slurm.conf.
+
+        A database host has no slurm.conf, and a controller has none before its cluster is known.
+        """
+        path = shutil.which(program)
+        if path is None:
+            raise RefusedError(f"no {program} on this host; install the package slurm-client")
+        with tempfile.NamedTemporaryFile("w", prefix="muster-slurm-", suffix=".conf") as conf:
+            conf.write(
+                f"ClusterName={self.cluster}\nSlurmctldHost=localhost\nAuthType=auth/munge\n"
+                "AccountingStorageType=accounting_storage/slurmdbd\n"
+                f"AccountingStorageHost={self.host}\nAccountingStoragePort={self.port}\n"
+            )
+            conf.flush()
+            try:
+                done = self.run(
+                    [path, *words],
+                    env={**os.environ, "SLURM_CONF": conf.name, "LC_ALL": "C.UTF-8"},
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=COMMAND_SECONDS,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return 124, "", f"{program} did not end within {COMMAND_SECONDS} s"
+        return done.returncode, done.stdout, done.stderr
+
+    def _read(self, what: str) -> str:
+        words = [word.format(cluster=self.cluster) for word in READS[what]]
+        code, out, err = self._call("sacctmgr", "-nP", *words)
+        # Exit code 0 with an error on stderr is a failure too: it may come with half an answer.
+        if code != 0 or "error:" in err:
+            raise RefusedError(
+                one_line(err) or one_line(out) or f"sacctmgr {' '.join(words)}: exit {code}"
+            )
+        return out
+
+    def first_state(self) -> State:
+        """Return the state as soon as slurmdbd answers; refuse after the bound."""
+        deadline = time.monotonic() + self.timeout_seconds
+        while True:
+            try:
+                return self.state()
+            except RefusedError as error:
+                if time.monotonic() >= deadline:
+                    raise RefusedError(
+                        f"slurmdbd on {self.host}:{self.port} did not answer within "
+                        f"{self.timeout_seconds} s ({error}); start it there (systemctl status "
+                        "slurmdbd, systemctl status munge) and run again"
+                    ) from error
+                time.sleep(min(1, max(0, deadline - time.monotonic())))
+
+    def state(self) -> State:
+        """Return what slurmdbd holds of the cluster."""
+        return parse(self.cluster, {name: self._read(name) for name in READS})
+
+    def change(self, command: list[str]) -> str | None:
+        """Run one command of a plan; return what it said if it failed (None: done)."""
+        code, out, err = self._call("sacctmgr", "-i", *command)
+        return None if code == 0 else (one_line(err + "\n" + out) or f"exit {code}")
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs that are pending or running."""
+        states = "PENDING,RUNNING,SUSPENDED,REQUEUED,RESIZING"
+        words = ["-nPX", "--allusers", f"--clusters={self.cluster}", f"--state={states}"]
+        code, out, err = self._call("sacct", *words, "--format=jobid,account,user,qos")
+        if code != 0 or "error:" in err:
+            raise RefusedError(
+                f"sacct does not say which jobs there are ({one_line(err)}), so nothing is taken "
+                "away; start slurmdbd and run again"
+            )
+        rows = [line.split("|") for line in out.splitlines()]
+        return [Job(*row) for row in rows if len(row) == len(Job._fields)]
+
+
+def one_line(text: str) -> str:
+    """Return what a command said as one line."""
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def decide(
+    slurmdbd: Sacctmgr, current: State, wish: State, prune: bool
+) -> tuple[State, frozenset[tuple[str, str]]]:
+    """Return the State to reach, and the (account, user) that have jobs if that matters to it.
+
+    Raises:
+        RefusedError: jobs could no longer use their QoS.
+
+    """
+    goal = target(current, wish, prune)
+    removes = prune and any(unlisted(current, wish))
+    if not removes and not takes_qos_away(current, goal):
+        return goal, frozenset()
+    jobs = slurmdbd.jobs()
+    busy = frozenset((job.account, job.user) for job in jobs)
+    goal = target(current, wish, prune, busy)
+    losing = jobs_without_qos(current, goal, jobs)
+    if losing:
+        raise RefusedError(
+            "; ".join(
+                f"QoS {name} would be taken from jobs {_some(numbers)}"
+                for name, numbers in sorted(losing.items())
+            )
+            + ": wait until they have ended, cancel them, or give them another QoS "
+            "(scontrol update jobid=... qos=...), and run again"
+        )
+    return goal, busy
+
+
+def _some(numbers: list[str]) -> str:
+    """Return numbers of jobs as words, of many only the first."""
+    more = len(numbers) - JOBS_IN_A_MESSAGE
+    return ", ".join(numbers[:JOBS_IN_A_MESSAGE]) + (f" and {more} more" if more > 0 else "")
+
+
+def apply(
+    slurmdbd: Sacctmgr, current: State, wish: State, prune: bool, busy: frozenset[tuple[str, str]]
+) -> list[list[str]]:
+    """Run the plan until slurmdbd holds the goal; return the commands.
+
+    A second round is for what the first can't see: a user or an account that was on the cluster
+    once comes back with its old description or rights.
+
+    Raises:
+        RefusedError: after the last round something is still missing.
+
+    """
+    done, said = [], []
+    for _ in range(2):
+        goal = target(current, wish, prune, busy)
+        commands = plan(slurmdbd.cluster, current, goal)
+        for command in commands:
+            done.append(command)
+            complaint = slurmdbd.change(command)
+            if complaint:
+                said.append(f"sacctmgr {shlex.join(command)}: {complaint}")
+        if not commands:
+            return done
+        current = slurmdbd.state()
+    left = plan(slurmdbd.cluster, current, target(current, wish, prune, busy))
+    if left:
+        raise RefusedError(
+            f"slurmdbd did not take: {'; '.join(map(shlex.join, left))}"
+            + (f"; it said: {' | '.join(said)}" if said else " (and gave no reason)")
+            + "; what was taken stays, fix the cause and run again"
+        )
+    return done

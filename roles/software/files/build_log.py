@@ -1,1 +1,0 @@
-../../../ansible/plugins/module_utils/build_log.py

@@ -1,1 +1,0 @@
-../../../ansible/plugins/module_utils/lmod_tools.py

@@ -1,0 +1,1 @@
+../../../../../../../ansible/plugins/module_utils/build_log.py

@@ -1,0 +1,1 @@
+../../../../../../../ansible/plugins/module_utils/lmod_tools.py

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Removing releases that nobody needs."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+
+from build_log import log_of
+from muster_build.errors import RefusedError
+
+from muster_software.releases import (
+    Release,
+    folders,
+    modulefile,
+    named_in_modulefiles,
+    releases,
+)
+from muster_software.settings import Settings
+
+SHELL_SECONDS = 7 * 24 * 3600
+"""How long a shell that has loaded a module may last, and submit jobs with what it has loaded."""
+
+
+def collect(settings: Settings) -> Iterator[str]:
+    """Remove what nobody needs; yield a sentence for each release that is not in use.
+
+    Raises RefusedError.
+    """
+    if not os.path.isdir(settings.modules):
+        raise RefusedError(f"there is no {settings.modules}, so nothing is removed; is it mounted?")
+    for root in folders(settings):
+        # Of a build or a removal that was killed.
+        if os.path.exists(f"{root}.building"):
+            remove(settings, root)
+            yield f"{root}: removed, it was not complete"
+    found = releases(settings)
+    needed = kept(settings, found)
+    unneeded = [release for release in found.values() if release.root not in needed]
+    if not unneeded:
+        return
+    oldest, job = oldest_job()
+    for release in unneeded:
+        until = replaced_at(settings, release, found) + SHELL_SECONDS
+        if until >= time.time():
+            day = time.strftime("%Y-%m-%d", time.localtime(until))
+            yield f"{release.root}: stays until {day}, shells may have loaded it"
+        elif oldest is not None and until >= oldest:
+            yield f"{release.root}: stays, job {job} may have loaded it"
+        elif release.is_mounted:
+            yield f"{release.root}: stays, this host has it mounted, until 10 minutes after its use"
+        else:
+            remove(settings, release.root)
+            yield f"{release.root}: removed"
+
+
+def kept(settings: Settings, found: Mapping[str, Release]) -> set[str]:
+    """Return what users can load, what the definition asks for, and all that these are built on."""
+    kept: set[str] = set()
+    ahead = [*named_in_modulefiles(settings), *settings.wanted.values()]
+    while ahead:
+        root = ahead.pop()
+        if root not in kept:
+            kept.add(root)
+            ahead += found[root].built_on if root in found else ()
+    return kept
+
+
+def replaced_at(settings: Settings, release: Release, found: Mapping[str, Release]) -> float:
+    """Return the last time at which users may have loaded a release, in seconds since the epoch.
+
+    Its module's file is renamed to its place at each change; where the file has gone, the folder
+    has changed. What is built on a release uses it as long.
+    """
+    path = modulefile(settings, release.module)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    above = [other for other in found.values() if release.root in other.built_on]
+    return max(os.stat(path).st_mtime, *(replaced_at(settings, one, found) for one in above), 0.0)
+
+
+def oldest_job() -> tuple[float | None, str]:
+    """Return when the oldest job that is not over was submitted, and which one it is.
+
+    A job starts with the environment that it was submitted with, perhaps days later. SLURM gives a
+    requeued job a new submit time, but its environment is older: it counts as older than all.
+
+    Raises RefusedError.
+    """
+    form = "SubmitTime:24,RestartCnt:12,JobID:24"
+    try:
+        done = subprocess.run(
+            ["squeue", "--all", "--noheader", f"--Format={form}"],
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise RefusedError("there is no squeue on this host; run this on the controller") from None
+    if done.returncode != 0:
+        raise RefusedError(
+            "nothing is removed, since SLURM does not say which jobs there are: "
+            f"{' '.join(done.stderr.split())}; run again when `squeue` works"
+        )
+    jobs = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    times = []
+    for job in jobs:
+        if len(job) != 3 or not (job[0].isdigit() and job[1].isdigit()):
+            raise RefusedError(f"squeue prints what is no job: {' '.join(job)}; nothing is removed")
+        times.append((0.0 if int(job[1]) else float(job[0]), job[2]))
+    return min(times, default=(None, ""))
+
+
+def remove(settings: Settings, root: str) -> None:
+    """Remove a release. Killed in the middle, it counts as not built."""
+    mark = f"{root}.building"
+    with open(mark, "a", encoding="utf-8"):
+        pass
+    for path in (f"{root}.json", f"{root}.txt", log_of(root)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    if os.path.islink(root):
+        os.unlink(root)
+    elif os.path.isdir(root):
+        shutil.rmtree(root)
+    image = f"{settings.images}/{os.path.basename(root)}.squashfs"
+    for path in (image, f"{image}.new"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    os.unlink(mark)

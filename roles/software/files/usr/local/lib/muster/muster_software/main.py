@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Show the releases of modules, go back to an earlier one, and remove those that nobody needs.
+
+    muster-software list [--json]
+    muster-software rollback MODULE/VERSION [RELEASE]
+    muster-software gc
+
+Installed by Muster's role `software` on the host that builds. A release is a folder that never
+changes, named by a digest. Beside it is RELEASE.json with its module, the folders that it is built
+on, and its modulefile. A packed release is a link to where hosts mount the file that it is packed
+into; a look into it would mount it. What users load is in the modulefiles below modules/, so these
+alone say what is published. Exit code 1: stderr says what can't be done.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from muster_build import build
+from muster_build.errors import RefusedError
+
+from muster_software.collect import collect
+from muster_software.listing import report, shown
+from muster_software.rollback import rollback
+from muster_software.settings import read_settings
+
+LOCK = "/run/muster-software.lock"
+
+BUSY = "a build, rollback or gc runs on this host; wait for it, then run again"
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print each line as soon as it is known."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="muster-software", description="Show, roll back and remove releases of modules."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    everything = commands.add_parser("list", help="show the releases of all modules")
+    everything.add_argument("--json", action="store_true", help="for programs")
+    back = commands.add_parser("rollback", help="have users load an earlier release")
+    back.add_argument("module", metavar="MODULE/VERSION")
+    back.add_argument("release", metavar="RELEASE", nargs="?")
+    commands.add_parser("gc", help="remove releases that no modulefile names and no job may use")
+    given = parser.parse_args(arguments)
+    os.umask(0o022)
+    try:
+        settings = read_settings()
+        if given.command == "list":
+            print_lines([json.dumps(report(settings))] if given.json else shown(settings))
+        elif given.command == "rollback":
+            with build.locked(LOCK, BUSY):
+                print_lines([rollback(settings, given.module, given.release)])
+        else:
+            with build.locked(LOCK, BUSY), build.locked(build.LOCK, BUSY):
+                print_lines(collect(settings))
+    except RefusedError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{error.filename}: {error.strerror}; nothing else was changed\n")
+        return 1
+    return 0

@@ -1,1 +1,0 @@
-../../../ansible/plugins/module_utils/whole_file.py

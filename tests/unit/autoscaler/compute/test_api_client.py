@@ -1,0 +1,34 @@
+"""What a call says that gets no answer."""
+
+import socket
+import threading
+
+import pytest
+from google.oauth2.credentials import Credentials
+
+from muster.autoscaler.clock import Clock
+from muster.autoscaler.compute.api_client import Limits, Transport
+from muster.autoscaler.compute.credentials import Token
+from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.messages import Inbox
+from muster.autoscaler.readers import Failures
+
+
+def test_a_server_that_is_silent_is_said_once(caplog: pytest.LogCaptureFixture):
+    """Each reading waits for another time, as each has its own deadline."""
+    clock, stop, inbox = Clock(), threading.Event(), Inbox()
+    failures = Failures(inbox, clock)
+    token = Token(Credentials("none"), lambda: None, stop, clock=clock)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        base = f"http://127.0.0.1:{silent.getsockname()[1]}/compute/v1/"
+        transport = Transport(base, token, Limits(try_s=1), stop, clock=clock)
+
+        def read(seconds: float) -> None:
+            until = clock.monotonic() + seconds
+            transport.call("regions.get", "GET", "regions/r", until=until, groups=(Group.READ,))
+
+        for seconds in (0.2, 0.3, 0.4):
+            assert failures.tried("the quotas", lambda seconds=seconds: read(seconds)) is None
+    assert caplog.text.count("the quotas can't be read") == 1
+    assert f"no answer from {base}: it took too long" in caplog.text
+    assert inbox.qsize() == 1

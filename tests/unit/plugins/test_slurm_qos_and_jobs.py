@@ -1,0 +1,205 @@
+"""QoS that are taken away, but not from jobs; limits of GPUs that wait for slurmctld."""
+
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
+    Job,
+    jobs_without_qos,
+    takes_qos_away,
+    target,
+    unlisted_qos,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
+    READS,
+    parse,
+    qos_of,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import wanted
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_words import (
+    by_hand,
+    limits_changed,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
+from ansible_collections.muster.slurm.plugins.modules import slurm_accounts
+from lab_with_limits import (
+    ACCOUNTS,
+    ASSOCIATIONS,
+    HAS,
+    NORMAL,
+    OLD,
+    QOS,
+    SCAVENGER,
+    SETTLED,
+    USERS,
+    WHERE,
+    changed,
+    commands,
+    with_limits,
+)
+from sacctmgr_output import association
+
+WITHOUT_OLD = changed([NORMAL, SCAVENGER], qos=["normal", "scavenger"])
+
+
+def test_a_qos_goes_last_when_no_list_names_it():
+    has = HAS | {"qos": QOS.replace("|scavenger|cluster|DenyOnLimit", "|old,scavenger|cluster|")}
+    assert "delete qos where name=old" not in commands(WITHOUT_OLD, has=has)
+    assert unlisted_qos(parse("lab", has), wanted(*WITHOUT_OLD)) == {"old"}
+    assert commands(WITHOUT_OLD, prune=True, has=has) == [
+        "modify qos where name=normal set Preempt=scavenger Flags=DenyOnLimit",
+        f"modify account {WHERE} QOSLevel=normal,scavenger",
+        "delete qos where name=old",
+    ]
+    current = parse("lab", has)
+    assert limits_changed(current, target(current, wanted(*WITHOUT_OLD), True)) == [
+        "QoS normal: preempts old,scavenger -> scavenger",
+        "QoS normal: flag DenyOnLimit no -> yes",
+        "account lab-test: allowed QoS normal,old,scavenger -> normal,scavenger",
+    ]
+
+
+def test_slurm_s_own_qos_is_not_removed():
+    assert "delete qos where name=normal" not in commands(
+        (ACCOUNTS, USERS, [SCAVENGER, OLD]), prune=True
+    )
+
+
+JOBS = [
+    Job("7", "lab-test", "ada", "old"),
+    Job("8_[1-3]", "lab-test", "alan", "old"),
+    Job("9", "lab-test", "alan", "normal"),
+    # Of a partition's QoS, or of a time when it was allowed: it has lost its QoS before.
+    Job("10", "other", "ada", "old"),
+]
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_jobs_that_could_no_longer_use_their_qos_are_found(prune):
+    current = parse("lab", HAS)
+    goal = target(current, wanted(*WITHOUT_OLD), prune)
+    assert takes_qos_away(current, goal)
+    assert jobs_without_qos(current, goal, JOBS) == {"old": ["7", "8_[1-3]"]}
+    assert jobs_without_qos(current, target(current, wanted(*SETTLED)), JOBS) == {}
+
+
+def test_allowed_qos_come_from_the_nearest_list_upwards():
+    current = parse("lab", HAS)
+    assert qos_of(current, "ada", "lab-test") == {"normal", "old", "scavenger"}
+    assert qos_of(current, "ada", "other") == {"normal"}
+    goal = target(
+        current, wanted(*changed(associations=[association("ada", qos=["scavenger"])])), False
+    )
+    assert qos_of(goal, "ada", "lab-test") == {"scavenger"}
+
+
+ADDED = ASSOCIATIONS.replace("lab-test|ada|||1||", "lab-test|ada|||1|+long|").replace(
+    "other|ada|||1||", "other|ada|||1|-normal,+long|"
+)
+BY_HAND = HAS | {
+    "associations": ADDED,
+    "qos": QOS + QOS.splitlines()[1].replace("scavenger", "long"),
+}
+"""Somebody typed `sacctmgr modify user ada set qos+=long`."""
+
+
+def test_qos_that_were_added_by_hand_are_allowed_beside_those_of_the_account():
+    current = parse("lab", BY_HAND)
+    assert qos_of(current, "ada", "lab-test") == {"normal", "old", "scavenger", "long"}
+    assert qos_of(current, "ada", "other") == {"long"}
+    assert commands(SETTLED, has=BY_HAND) == []
+    assert "ada in lab-test: allowed QoS +long" in by_hand(current, wanted(*SETTLED))
+
+
+def test_jobs_in_a_qos_that_was_added_by_hand_keep_it():
+    current = parse("lab", BY_HAND)
+    goal = target(current, wanted(*SETTLED), prune=True)
+    assert goal.qos.keys() == {"normal", "old", "scavenger"}
+    assert jobs_without_qos(current, goal, [Job("7", "lab-test", "ada", "long")]) == {"long": ["7"]}
+
+
+def test_qos_of_a_slurmdbd_with_other_clusters_are_not_removed():
+    assert "delete qos where name=old" in commands(WITHOUT_OLD, prune=True)
+    has = HAS | {"clusters": "lab\nother-lab\n"}
+    assert "delete qos where name=old" not in commands(WITHOUT_OLD, prune=True, has=has)
+    current = parse("lab", has)
+    goal = target(current, wanted(*WITHOUT_OLD), prune=True)
+    assert unlisted_qos(goal, wanted(*WITHOUT_OLD)) == {"old"}
+
+
+class FakeSlurmdbd:
+    """Answers with HAS; all changes come true at once, as `after`."""
+
+    def __init__(self, after=HAS, jobs=""):
+        self.outputs = HAS
+        self.jobs = jobs
+        self.after = after
+        self.changes = []
+
+    def __call__(self, words, **_):
+        if words[0].endswith("sacct"):
+            return subprocess.CompletedProcess(words, 0, self.jobs, "")
+        if words[1] == "-i":
+            self.changes.append(" ".join(words[2:]))
+            self.outputs = self.after
+            return subprocess.CompletedProcess(words, 0, " Modified qos...\n", "")
+        asked = next(name for name, read in READS.items() if read[1] == words[3])
+        return subprocess.CompletedProcess(words, 0, self.outputs[asked], "")
+
+
+@pytest.fixture
+def talk(monkeypatch):
+    monkeypatch.setattr(sacctmgr.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return lambda run: sacctmgr.Sacctmgr("lab", "db1", 6819, 0, run)
+
+
+def test_a_changed_limit_is_read_again_and_done(talk):
+    fake = FakeSlurmdbd(HAS | {"qos": QOS.replace("gres/gpu=8", "gres/gpu=4")})
+    slurmdbd = talk(fake)
+    few = with_limits(NORMAL, MaxTRESPerUser={"gres/gpu": 4, "mem": 102400})
+    options = changed([few, SCAVENGER, OLD])
+    sacctmgr.apply(slurmdbd, slurmdbd.state(), wanted(*options), False, frozenset())
+    assert fake.changes == ["modify qos where name=normal set MaxTRESPerUser=gres/gpu=4"]
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_qos_is_not_taken_from_jobs_and_they_are_named(talk, prune):
+    slurmdbd = talk(FakeSlurmdbd(jobs="7|lab-test|ada|old\n8_[1-3]|lab-test|alan|old\n"))
+    with pytest.raises(RefusedError, match=r"^QoS old would be taken from jobs 7, 8_\[1-3\]: "):
+        sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), prune)
+
+
+def test_of_many_jobs_the_first_are_named(talk):
+    slurmdbd = talk(FakeSlurmdbd(jobs="".join(f"{n}|lab-test|ada|old\n" for n in range(1, 24))))
+    with pytest.raises(RefusedError, match=r"from jobs 1, 2, .*19, 20 and 3 more: wait until"):
+        sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
+
+
+def test_a_qos_without_jobs_is_taken(talk):
+    slurmdbd = talk(FakeSlurmdbd(jobs="9|lab-test|alan|normal\n"))
+    goal, _ = sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
+    assert set(goal.qos) == {"normal", "scavenger"}
+
+
+H100 = changed(limits={"GrpTRES": {"gres/gpu:h100": 2}})
+
+
+def module(**options):
+    return SimpleNamespace(check_mode=False, params={"slurmctld_runs": True} | options)
+
+
+def test_limits_of_gpus_wait_for_slurmctld(talk):
+    slurmdbd = talk(FakeSlurmdbd())
+    _, wish, deferred = slurm_accounts.with_known_tres(
+        module(slurmctld_runs=False), slurmdbd, slurmdbd.state(), wanted(*H100)
+    )
+    assert deferred == ["gres/gpu:h100"]
+    assert wish.accounts["lab-test"].settings.keys() == {("QOSLevel", ""), ("DefaultQOS", "")}
+
+
+def test_limits_of_gpus_that_slurmctld_does_not_make_known_are_refused(talk):
+    slurmdbd = talk(FakeSlurmdbd())
+    with pytest.raises(RefusedError, match="account lab-test limits gres/gpu:h100, which slurmdbd"):
+        slurm_accounts.with_known_tres(module(), slurmdbd, slurmdbd.state(), wanted(*H100))

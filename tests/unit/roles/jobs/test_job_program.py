@@ -1,0 +1,256 @@
+"""`muster-job`: all that it says of a job, with the programs of SLURM answering as recorded."""
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from jobs_library import FILES
+from muster_jobs import job, metrics, records
+
+FOLDER = Path(__file__).parent
+NOW = datetime.fromisoformat("2026-11-27T09:00:00")
+UNKNOWN = "slurm_load_jobs error: Invalid job id specified"
+
+
+def text(folder: str, release: str, name: str = "") -> str:
+    path = FOLDER / folder / release / f"{name}.txt" if name else FOLDER / folder / f"{release}.txt"
+    return path.read_text(encoding="utf-8")
+
+
+class Slurm:
+    """SLURM's programs: what each prints, or how it fails."""
+
+    def __init__(self, **answers: "str | Exception") -> None:
+        self.answers = {"squeue": UNKNOWN, "sacct": "", "sstat": "", "names": "7|7\n", **answers}
+        self.asked: list[Sequence[str]] = []
+
+    def __call__(
+        self, command: Sequence[str], timeout: float, data: "bytes | None" = None
+    ) -> SimpleNamespace:
+        assert timeout > 0
+        assert data is None
+        self.asked.append(command)
+        answer = self.answers[command[0].rpartition("/")[2]]
+        if "--format=%Q" in command:
+            answer = "500\n7\n300\n"
+        if records.NAMES in command:
+            answer = self.answers["names"]
+        if isinstance(answer, Exception):
+            raise answer
+        failed = "error" in answer
+        out, err = ("", answer) if failed else (answer, "")
+        return SimpleNamespace(returncode=int(failed), stdout=out.encode(), stderr=err.encode())
+
+
+def line_of(release: str, number: str) -> str:
+    lines = text("squeue", release).splitlines()
+    return next(f"{line}\n" for line in lines if line.startswith(number))
+
+
+def test_a_waiting_job(release: str) -> None:
+    slurm = Slurm(squeue=line_of(release, "5|"))
+    said = job.report("5", slurm, NOW)
+    assert said.startswith("Job 5, of root: PENDING, 2 nodes in ml-gpu\n  It waits: nodes that it")
+    assert "Elapsed" not in said
+
+
+def test_a_finished_job(release: str) -> None:
+    said = job.report("1", Slurm(sacct=text("sacct", release, "train")), NOW)
+    lines = said.splitlines()
+    assert lines[0] == "Job 1, train, of root:"
+    assert [line.split()[0] for line in lines[1:7]] == [
+        "State",
+        "Exit",
+        "Elapsed",
+        "CPU",
+        "Memory",
+        "GPUs",
+    ]
+
+
+def test_a_running_job_shows_what_it_has_used_so_far(release: str) -> None:
+    slurm = Slurm(
+        squeue="7|RUNNING|2026-11-27T09:13:05|9|ml-gpu|1|root|None\n",
+        sacct=text("sacct", release, "running"),
+        sstat=text("sacct", release, "sstat"),
+    )
+    said = job.report("7", slurm, NOW)
+    assert "State        RUNNING\n" in said
+    assert "MiB at most in one task: " in said
+    assert "It waits" not in said
+    without = Slurm(sacct=text("sacct", release, "running"), sstat="error: not yours")
+    assert "Memory       not measured\n" in job.report("7", without, NOW)
+
+
+def test_steps_that_run_and_steps_that_are_over_are_counted_together() -> None:
+    empty = dict.fromkeys(records.FIELDS.split(","), "")
+    known = [
+        empty | {"JobID": "7", "State": "RUNNING", "TotalCPU": "00:10.000"},
+        empty | {"JobID": "7.0", "TotalCPU": "00:10.000", "MaxRSS": "5M"},
+        empty | {"JobID": "7.1", "TotalCPU": "00:00:00"},
+    ]
+    slurm = Slurm(sstat="7.1|4|00:00:05|20M\n")
+    merged = records.with_running_steps("7", known, slurm)
+    assert [record["TotalCPU"] for record in merged] == ["00:00:30", "00:10.000", "00:00:20"]
+    assert merged[2]["MaxRSS"] == "20M"
+
+
+def test_running_tasks_of_an_array_are_known_by_their_own_numbers() -> None:
+    empty = dict.fromkeys(records.FIELDS.split(","), "")
+    known = [
+        empty | {"JobID": "12_1", "State": "COMPLETED", "TotalCPU": "00:07.000"},
+        empty | {"JobID": "12_2", "State": "RUNNING", "TotalCPU": "00:00:00"},
+        empty | {"JobID": "12_2.0"},
+        empty | {"JobID": "12_3", "State": "RUNNING", "TotalCPU": "00:00:00"},
+        empty | {"JobID": "12_3.batch"},
+    ]
+    slurm = Slurm(
+        names="13|12_1\n14|12_2\n12|12_3\n", sstat="14.0|2|00:00:05|20M\n12.batch|1|00:03|1M\n"
+    )
+    merged = records.with_running_steps("12", known, slurm)
+    assert "--jobs=14,12" in slurm.asked[-1]
+    assert [record["TotalCPU"] for record in merged] == [
+        "00:07.000",
+        "00:00:10",
+        "00:00:10",
+        "00:00:03",
+        "00:00:03",
+    ]
+    assert [record["MaxRSS"] for record in merged] == ["", "", "20M", "", "1M"]
+
+
+def test_an_array_that_waits_and_runs_shows_both(release: str) -> None:
+    done = text("sacct", release, "array")
+    slurm = Slurm(squeue=line_of(release, "9_").replace("9_", "4_"), sacct=done)
+    # Short as they were, they have run.
+    slurm.answers["sacct"] = done.replace("0:0|0|", "0:0|5|")
+    said = job.report("4", slurm, NOW)
+    assert said.startswith("Job 4_[1-6%1], of root: PENDING")
+    assert "\nJob 4, arr, of root:\n  State        COMPLETED 1, FAILED 1\n" in said
+
+
+def test_a_task_of_an_array_has_its_name_whatever_was_typed(tmp_path: Path, release: str) -> None:
+    lines = text("sacct", release, "array").splitlines(keepends=True)
+    one = "".join(line for line in lines if line.startswith("4_2")).replace(
+        "|/out|", f"|{tmp_path}|"
+    )
+    metrics.path(str(tmp_path), "4_2").write_text('{"loss": 1}\n')
+    said = job.report("6", Slurm(sacct=one), NOW)
+    assert said.startswith("Job 4_2, arr, of root:\n")
+    assert "  Metrics      loss 1\n" in said
+
+
+def test_a_cluster_without_accounting_still_says_why_a_job_waits(release: str) -> None:
+    off = "error: Slurm accounting storage is disabled"
+    said = job.report("5", Slurm(squeue=line_of(release, "5|"), sacct=off), NOW)
+    assert "It waits: " in said
+
+
+@pytest.fixture
+def main(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def call(slurm: Slurm, *words: str) -> tuple[int, str, str]:
+        try:
+            code = job.main(words, slurm)
+        except SystemExit as ended:
+            code = int(str(ended.code))
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return call
+
+
+def test_a_job_that_nobody_knows_is_one_sentence(main) -> None:
+    assert main(Slurm(), "4711") == (
+        2,
+        "",
+        "error: there is no job 4711; sacct lists yours of today\n",
+    )
+
+
+@pytest.mark.parametrize("word", ["train", "-1", "12;id", "12_[1-3]", "١٢"])
+def test_what_is_no_number_is_refused(main, word: str) -> None:
+    slurm = Slurm()
+    code, _, err = main(slurm, "--", word)
+    assert code == 2
+    assert "is no number of a job, such as 12 or 12_3" in err
+    assert slurm.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ({"squeue": FileNotFoundError(2, "No such file")}, "squeue did not answer"),
+        ({"squeue": subprocess.TimeoutExpired("squeue", 10)}, "squeue did not answer"),
+        ({"squeue": "error: Unable to contact slurm controller"}, "squeue failed: error: Unable"),
+        ({"sacct": "error: Slurm accounting storage is disabled"}, "sacct failed: error: Slurm"),
+    ],
+)
+def test_slurm_that_fails_is_one_sentence(main, answers, why: str) -> None:
+    code, out, err = main(Slurm(**answers), "12")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {why}")
+    assert err.endswith("; try again on a login node, or tell an administrator\n")
+    assert err.count("\n") == 1
+
+
+def test_slurm_s_programs_print_in_their_own_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """People set these for themselves."""
+    for name in ("SQUEUE_FORMAT", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "LC_TIME"):
+        monkeypatch.setenv(name, "mine")
+    monkeypatch.setenv("SLURM_CONF", "/etc/other.conf")
+    shown = job.run_program(["env"], 10).stdout.decode()
+    assert "mine" not in shown
+    assert "SLURM_CONF=/etc/other.conf" in shown
+
+
+# -- what the job wrote ---------------------------------------------------------------------------
+
+
+def test_the_last_number_of_each_name_is_shown(tmp_path: Path, release: str) -> None:
+    lines = [{"loss": 2.5, "step": 1}, {"loss": 0.125, "accuracy": 0.98, "step": 2}]
+    file = metrics.path(str(tmp_path), "1")
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    done = text("sacct", release, "train").replace("|/out|", f"|{tmp_path}|")
+    said = job.report("1", Slurm(sacct=done), NOW)
+    assert "  Metrics      loss 0.125, step 2, accuracy 0.98\n" in said
+    file.unlink()
+    assert "Metrics" not in job.report("1", Slurm(sacct=done), NOW)
+
+
+def test_what_is_no_number_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "metrics-1.jsonl"
+    file.write_text(
+        '{"a\\u001b[31m": 1, "b": "text", "c": NaN, "d": true, "e": [1], "f": 1e999, "loss": 1}\n'
+        + "[1]\n7\n"
+        + '{"long": '
+        + "9" * 5000
+        + '}\n{"deep": '
+        + "[" * 60000
+        + "\n"
+        + '{"cut": 1'
+    )
+    assert metrics.last(file) == {"loss": 1.0}
+
+
+def test_a_long_file_is_read_from_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "metrics-1.jsonl"
+    file.write_text("".join(f'{{"step": {n}}}\n' for n in range(100_000)))
+    assert metrics.last(file) == {"step": 99_999.0}
+    file.write_text(json.dumps({f"name{n}": n for n in range(1000)}))
+    assert len(metrics.last(file)) <= 20
+
+
+def test_a_folder_that_is_closed_is_no_error(tmp_path: Path, release: str) -> None:
+    (tmp_path / "metrics-1.jsonl").mkdir()
+    done = text("sacct", release, "train").replace("|/out|", f"|{tmp_path}|")
+    assert "Metrics" not in job.report("1", Slurm(sacct=done), NOW)
+
+
+def test_the_wrapper_starts_what_the_role_installs() -> None:
+    wrapper = (FILES / "bin/muster-job").read_text(encoding="utf-8")
+    assert wrapper.startswith("#!/usr/bin/python3 -I\n")
+    assert "from muster_jobs.job import main" in wrapper
