@@ -13,7 +13,7 @@ import platform
 import subprocess
 
 import numpy as np  # type: ignore[import-not-found]
-import tensorflow as tf  # type: ignore[import-not-found]
+import tensorflow as tf  # type: ignore[import-untyped]
 
 EPOCHS = 5
 BATCH = 64
