@@ -26,7 +26,7 @@ description:
     that takes, a file C(FOLDER.building) lies beside it. If the file is there without a builder that
     holds its lock, a build was killed; its remains are removed and it is built again.
   - A build that fails leaves nothing behind. What exists is never touched.
-  - A release with an image becomes a link when it is complete: C(muster-build) packs it into that file, and each host
+  - A release with an image becomes a link when it is complete. C(muster-build) packs it into that file, and each host
     mounts the file when somebody enters the folder.
   - Beside the folder of a release is C(FOLDER.json), which says what C(muster-software) needs to roll back
     to it and to know when nobody needs it any more, and C(FOLDER.txt) with requirements, if its command reads them.
