@@ -36,6 +36,9 @@ CONFIG = Path("/etc/muster/mail.json")
 COUNTS = Path("/var/lib/muster-mail")
 """A file for each user: when the mails of the last hour were sent, a line each (Unix time)."""
 HOUR_S = 3600
+WIRE = mail_policy.clone(cte_type="7bit", max_line_length=998)
+"""Lines as long as RFC 5322 takes them: with the default of 78 a longer sentence would have the whole
+text encoded, and a subject in several lines. People grep for both."""
 MSMTP = ["/usr/bin/msmtp", "--file=/etc/msmtprc"]
 
 # slurmdbd gets a job's end about when this program starts, so the record may be late.
@@ -152,7 +155,7 @@ def body(subject: str, environment: Mapping[str, str], run: Run, wait_seconds: f
 
 def message(subject: str, text: str, sender: str, recipient: str) -> EmailMessage:
     """Return the mail, ready to be sent."""
-    mail = EmailMessage(policy=mail_policy.clone(cte_type="7bit"))
+    mail = EmailMessage(policy=WIRE)
     mail["From"] = f"SLURM <{sender}>"
     mail["To"] = recipient
     mail["Subject"] = clean(subject)
@@ -161,11 +164,6 @@ def message(subject: str, text: str, sender: str, recipient: str) -> EmailMessag
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no answers from people on holiday
     mail.set_content(text)
     return mail
-
-
-def mail_bytes(mail: EmailMessage) -> bytes:
-    """Return `mail` as it is sent, each header in one line: people grep for subjects."""
-    return mail.as_bytes(policy=mail.policy.clone(max_line_length=998))
 
 
 def run_program(
@@ -183,7 +181,7 @@ def run_program(
 def send(mail: EmailMessage, recipient: str, run: Run) -> tuple[int, str]:
     """Pass `mail` to msmtp; return its exit code and output."""
     try:
-        done = run([*MSMTP, "--", recipient], timeout=MSMTP_TIMEOUT_SECONDS, data=mail_bytes(mail))
+        done = run([*MSMTP, "--", recipient], timeout=MSMTP_TIMEOUT_SECONDS, data=mail.as_bytes())
     except (OSError, subprocess.TimeoutExpired) as error:
         return os.EX_TEMPFAIL, str(error)
     return done.returncode, clean(text_of(done.stderr), limit=1000)

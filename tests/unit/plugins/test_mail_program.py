@@ -210,6 +210,13 @@ def test_a_long_subject_stays_in_one_line(send) -> None:
     assert f"\nSubject: {SUBJECT}\n" in programs.wire
 
 
+def test_long_sentences_leave_the_text_as_people_read_it(send) -> None:
+    programs = Programs()
+    send(programs)
+    assert max(map(len, text(programs).splitlines())) > 78
+    assert f"\n\n{SUBJECT}\n" in programs.wire
+
+
 def test_bytes_that_are_no_utf8_are_no_failure(send) -> None:
     programs = Programs()
     assert send(programs, subject="Name=\udcff\u00e9 Began", environment={}) == 0
