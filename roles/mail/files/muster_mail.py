@@ -37,8 +37,8 @@ COUNTS = Path("/var/lib/muster-mail")
 """A file for each user: when the mails of the last hour were sent, a line each (Unix time)."""
 HOUR_S = 3600
 WIRE = mail_policy.clone(cte_type="7bit", max_line_length=998)
-"""Lines as long as RFC 5322 takes them: with the default of 78 a longer sentence would have the whole
-text encoded, and a subject in several lines. People grep for both."""
+"""Lines as long as RFC 5322 takes them: with the default of 78 a longer sentence would have the
+whole text encoded, and a subject in several lines. People grep for both."""
 MSMTP = ["/usr/bin/msmtp", "--file=/etc/msmtprc"]
 
 # slurmdbd gets a job's end about when this program starts, so the record may be late.
