@@ -54,7 +54,7 @@ def test_when_it_may_start_is_told_as_a_time_and_a_wait(queue: dict[str, Entry])
     said = waiting.sentences(queue["8"], None, start - timedelta(hours=2, minutes=30))
     assert said[-1].startswith(f"SLURM expects it to start at {queue['8'].start}, in 02:30:00: ")
     late = waiting.sentences(queue["8"], None, start + timedelta(seconds=1))
-    assert late[-1] == f"SLURM expected it to start at {queue['8'].start}, and plans anew"
+    assert late[-1] == f"SLURM expected it to start at {queue['8'].start}, and plans again"
     assert "expects" not in told(queue["5"])
 
 

@@ -125,7 +125,7 @@ def expected(start: str, now: datetime) -> str:
         return ""
     left = (at - now).total_seconds()
     if left <= 0:
-        return f"SLURM expected it to start at {start}, and plans anew"
+        return f"SLURM expected it to start at {start}, and plans again"
     return (
         f"SLURM expects it to start at {start}, in {duration(left)}: sooner if others end early, "
         "later if jobs with a higher priority come"
