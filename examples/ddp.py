@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train a small model on all nodes of a job, started by torchrun or launch: ddp.py CHECKPOINT [--steps N].
+"""Train a small model on all nodes of a job, by torchrun or launch: ddp.py CHECKPOINT [--steps N].
 
 What is here beside PyTorch's own is what a cluster adds: a checkpoint that the first process
 writes, and a stop on which all of them agree. Each has a GPU of its own, or none where the nodes
