@@ -192,7 +192,7 @@ def test_a_release_is_replaced_under_a_job_rolled_back_and_collected(
     second = release(lab)
     assert second != first
 
-    # Shells of before that moment are a week old now, and the job is older.
+    # Shells that were open at that moment are a week old now, and the job is older.
     said = collect(lab, "7 days ago")
     assert f"{first}: stays, job {job} may have loaded it" in said
 

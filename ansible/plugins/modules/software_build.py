@@ -186,7 +186,7 @@ class Run:
         self.written: list[str] = []
         """Files beside them."""
         self.next: dict[str, str] | None = None
-        """What somebody must be told of before it is built."""
+        """What the caller must know before it is built."""
 
     def all(self) -> None:
         """Do all of it, or what comes before `next`. Raises RefusedError or OSError."""

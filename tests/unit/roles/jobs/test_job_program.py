@@ -1,6 +1,7 @@
 """`muster-job`: all that it says of a job, with the programs of SLURM answering as recorded."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -254,3 +255,8 @@ def test_the_wrapper_starts_what_the_role_installs() -> None:
     wrapper = (FILES / "bin/muster-job").read_text(encoding="utf-8")
     assert wrapper.startswith("#!/usr/bin/python3 -I\n")
     assert "from muster_jobs.job import main" in wrapper
+
+
+def test_a_fifo_in_place_of_the_metrics_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "metrics-12.jsonl")
+    assert metrics.last(tmp_path / "metrics-12.jsonl") == {}

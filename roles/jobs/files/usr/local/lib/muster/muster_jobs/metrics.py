@@ -3,7 +3,9 @@
 
 import json
 import math
+import os
 import re
+import stat
 from pathlib import Path
 
 _MOST_BYTES = 64 * 1024
@@ -18,13 +20,18 @@ def path(folder: str, job: str) -> Path:
 
 
 def last(file: Path) -> dict[str, float]:
-    """Return the last number of each name.
+    """Return the last number of each name; none of what is no file.
 
     Raises:
         OSError: the file is not there, or can't be read.
 
     """
-    with file.open("rb") as stream:
+    # It is the job's own: a FIFO in its place keeps nobody waiting.
+    with open(
+        file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+    ) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            return {}
         size = stream.seek(0, 2)
         stream.seek(max(0, size - _MOST_BYTES))
         lines = stream.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
