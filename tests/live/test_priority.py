@@ -1,4 +1,4 @@
-"""The lab for ten people of docs/limits.md, on real daemons: who is refused, who waits, who goes first.
+"""The lab for ten people of docs/limits.md: who is refused, who waits, who goes first.
 
 The nodes are emulated (emulation.py), accounting is real (accounted.py).
 """
@@ -118,7 +118,9 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_limit_refuses_one_job_and_takes_its_neighbour(lab, case):
     (login, *options), message, (neighbour, *others) = REFUSED[case]
-    assert message in lab.refusal(login, *GPUS, "--hold", *options)
+    # sbatch itself refuses shares of GPUs for a job without GPUs.
+    shares = GPUS if any("--gpus" in option for option in options) else GPUS[:1]
+    assert message in lab.refusal(login, *shares, "--hold", *options)
     assert lab.submit(neighbour, *GPUS, "--hold", *others).isdigit()
 
 
@@ -210,6 +212,30 @@ def test_a_student_takes_everything_and_a_deadline_goes_first(lab):
     wait_for(lambda: lab.run(*trained).count("epochs are done") >= 2, lambda: lab.run(*trained))
     starts = re.findall(r"(\d+) of 1000 epochs are done", lab.run(*trained))
     assert int(starts[-1]) > 0
+
+
+def test_a_full_queue_answers(lab):
+    """10,000 places: five people with 2,000 tasks each, all that a user may have."""
+    for login in ("ada", "finn"):
+        lab.runs(lab.submit(login, *GPUS, "--gpus=4"))
+    seconds = []
+    for login in ("ada", "bob", "cleo", "dan", "finn"):
+        for tasks in (1000, 900):
+            begin = time.monotonic()
+            lab.submit(login, *GPUS, "--gpus=4", f"--array=1-{tasks}")
+            seconds.append(time.monotonic() - begin)
+    assert len(lab.run("squeue", "--noheader", "--array", "--format=%i").splitlines()) >= 9500
+    lab.run("sdiag", "--reset")
+    # A pass of backfill each 30 s.
+    time.sleep(70)
+    begin = time.monotonic()
+    lab.submit("hana", *GPUS, "--gpus=1")
+    seconds.append(time.monotonic() - begin)
+    longest = [int(us) / 1e6 for us in re.findall(r"Max cycle: +(\d+)", lab.run("sdiag"))]
+    print(f"sbatch {max(seconds):.2f} s, longest cycles of main and backfill {longest} s")
+    assert max(seconds) <= 1
+    assert longest
+    assert max(longest) <= 5
 
 
 def test_a_limit_that_is_changed_under_running_jobs_ends_none(lab):
