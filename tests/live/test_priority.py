@@ -232,10 +232,9 @@ def test_a_full_queue_answers(lab):
     lab.submit("hana", *GPUS, "--gpus=1")
     seconds.append(time.monotonic() - begin)
     longest = [int(us) / 1e6 for us in re.findall(r"Max cycle: +(\d+)", lab.run("sdiag"))]
-    print(f"sbatch {max(seconds):.2f} s, longest cycles of main and backfill {longest} s")
-    assert max(seconds) <= 1
+    assert max(seconds) <= 1, f"cycles of main and backfill took {longest} s"
     assert longest
-    assert max(longest) <= 5
+    assert max(longest) <= 5, f"sbatch took {max(seconds):.2f} s"
 
 
 def test_a_limit_that_is_changed_under_running_jobs_ends_none(lab):
