@@ -3,6 +3,7 @@
 from typing import Any
 
 from muster.definition import Definition
+from muster.definition.schema.reservations import Reservation
 from muster.definition.schema.times import seconds
 
 FOR_ADMINISTRATORS = "root"
@@ -12,32 +13,29 @@ FOR_ADMINISTRATORS = "root"
 def reservations(definition: Definition) -> list[dict[str, Any]]:
     """Return the reservations, durations in minutes, rounded up, accounts as slurmctld has them.
 
-    Of people only those who are there; a reservation for nobody else is left out, since SLURM
-    refuses it.
+    Of people only those who are there. A reservation for people who are all absent is left out:
+    without them it would be one for their whole accounts, or for nobody, which SLURM refuses.
     """
-    absent = {
-        name for name, one in definition.cluster.users.people.items() if one.state == "absent"
-    }
-    found = [
-        {
-            "name": name,
-            "start": reservation.start,
-            "minutes": int(-(-seconds(reservation.duration) // 60)),
-            "repeat": reservation.repeat,
-            "partition": reservation.partition,
-            "node_count": reservation.node_count,
-            # sacctmgr stores accounts in small letters.
-            "accounts": sorted(account.lower() for account in reservation.accounts),
-            "users": [FOR_ADMINISTRATORS]
-            if reservation.maintenance
-            else sorted(set(reservation.users) - absent),
-            "maintenance": reservation.maintenance,
-        }
-        for name, reservation in definition.cluster.reservations.items()
-    ]
-    # One for people in accounts would be for the whole accounts without them.
+    people = definition.cluster.users.people
+    absent = {name for name, person in people.items() if person.state == "absent"}
     return [
-        one
-        for one in found
-        if one["users"] or not definition.cluster.reservations[one["name"]].users
+        _one(name, reservation, absent)
+        for name, reservation in definition.cluster.reservations.items()
+        if not reservation.users or set(reservation.users) - absent
     ]
+
+
+def _one(name: str, reservation: Reservation, absent: set[str]) -> dict[str, Any]:
+    users = [FOR_ADMINISTRATORS] if reservation.maintenance else reservation.users
+    return {
+        "name": name,
+        "start": reservation.start,
+        "minutes": int(-(-seconds(reservation.duration) // 60)),
+        "repeat": reservation.repeat,
+        "partition": reservation.partition,
+        "node_count": reservation.node_count,
+        # sacctmgr stores accounts in small letters.
+        "accounts": sorted(account.lower() for account in reservation.accounts),
+        "users": sorted(set(users) - absent),
+        "maintenance": reservation.maintenance,
+    }
