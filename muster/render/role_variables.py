@@ -13,7 +13,18 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
-from muster.render import ceph, directory, file_systems, limits, lmod, nfs, people, quotas, slurm
+from muster.render import (
+    ceph,
+    directory,
+    file_systems,
+    limits,
+    lmod,
+    nfs,
+    people,
+    quotas,
+    reservations,
+    slurm,
+)
 from muster.render import nvidia_driver as nvidia
 
 Variables = dict[str, Any]
@@ -326,6 +337,7 @@ def _slurmctld(host: Host, _: Mapping[str, Any]) -> Variables:
         "job_container_conf": host.slurm.job_container_conf,
         "job_submit_lua": host.slurm.job_submit_lua,
         "restart_digest": host.slurm.restart.slurmctld,
+        "reservations": reservations.reservations(host.definition),
         "writable": [
             *(["/var/spool/muster-autoscaler"] if host.definition.cluster.cloud else []),
             # Where the role mail counts mails.

@@ -15,6 +15,7 @@ _TIMES = at(
     "qos.<name>.max_wall",
     "accounts.<name>.max_wall",
     "accounts.<name>.associations.<name>.max_wall",
+    "reservations.<name>.duration",
 )
 
 

@@ -13,6 +13,7 @@ from muster.definition.schema.mail import Mail
 from muster.definition.schema.node_sets import Disk, NodeSet, Partition, Scheduling
 from muster.definition.schema.patterns import whole
 from muster.definition.schema.people import Account, Users
+from muster.definition.schema.reservations import Reservation
 from muster.definition.schema.software import Software
 from muster.definition.schema.storage import Storage
 
@@ -109,6 +110,13 @@ class Cluster(Model):
             description="QoS by name: kinds of jobs, each with a priority and limits. SLURM has "
             "`normal` itself; an entry of that name changes it.",
             json_schema_extra=named(patterns.QOS_NAME),
+        ),
+    ] = {}
+    reservations: Annotated[
+        dict[str, Reservation],
+        Field(
+            description="Reservations by name: nodes for a class, a deadline or maintenance.",
+            json_schema_extra=named(patterns.RESERVATION_NAME),
         ),
     ] = {}
     storage: Annotated[Storage, Field(description="Shared folders.")] = Storage()

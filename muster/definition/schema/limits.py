@@ -150,8 +150,8 @@ class Qos(Model):
             ge=0,
             le=86400,
             json_schema_extra={"x-unit": "s"},
-            description="Time between the signals SIGCONT and SIGTERM, and the end, for jobs of "
-            "this QoS that give way.",
+            description="Time between the signal and the end, for jobs of this QoS that give way: "
+            "the signal of `--signal`, or SIGCONT and SIGTERM to their steps.",
         ),
     ] = 0
     deny_on_limit: Annotated[

@@ -26,6 +26,10 @@ DISTINGUISHED_NAME = rf"{_RDN}(?:,{_RDN})*"
 ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,41}"
 # As sacctmgr prints it again: it stores names in small letters.
 QOS_NAME = r"[a-z][a-z0-9_.-]{0,39}"
+# Lists of reservations (`--reservation`) are parted by commas.
+RESERVATION_NAME = r"[A-Za-z][A-Za-z0-9_.-]{0,39}"
+# As scontrol(1) reads it; it reads other notations too, some of which depend on the day.
+DATE_TIME = r"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}"
 # One folder: no slash, and no dot at its beginning, which would hide it.
 PROJECT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 # Labels as of hosts; the last one is no number, which would be an address.

@@ -34,7 +34,7 @@ KEPT_ENTRIES = {
     "SuspendExcStates": "DOWN,DRAIN,MAINTENANCE,RESERVED",
     "SchedulerParameters": "nohold_on_prolog_fail,salloc_wait_nodes,sbatch_wait_nodes",
     "SlurmctldParameters": "enable_configless,disable_triggers,node_reg_mem_percent=95,"
-    "idle_on_node_suspend,cloud_reg_addrs,power_save_interval=0",
+    "preempt_send_user_signal,idle_on_node_suspend,cloud_reg_addrs,power_save_interval=0",
     "AccountingStorageEnforce": "associations",
     "AccountingStorageTRES": "gres/gpu",
     "JobSubmitPlugins": "lua",
@@ -84,6 +84,7 @@ def _controllers(definition: Definition) -> dict[str, Scalar]:
                 "enable_configless",
                 "node_reg_mem_percent=95",
                 *_trigger_options(definition),
+                *_notice_options(definition),
                 *_power_options(definition),
             ]
         ),
@@ -96,6 +97,17 @@ def _trigger_options(definition: Definition) -> list[str]:
     slurmctld's unit ends them in all releases, without a word to whoever sets one.
     """
     return ["disable_triggers"] if definition.cluster.slurm_version >= "23.11" else []
+
+
+def _notice_options(definition: Definition) -> list[str]:
+    """Return what tells a job script that its job gives way.
+
+    By itself SLURM sends SIGTERM to steps alone. With this a job that asked for a signal
+    (`sbatch --signal=B:USR1@60`) gets that one, in its script too, at the begin of its
+    `grace_seconds`.
+    """
+    preempts = any(qos.preempt for qos in definition.cluster.qos.values())
+    return ["preempt_send_user_signal"] if preempts and has_accounting(definition) else []
 
 
 def _services(definition: Definition) -> dict[str, Scalar]:

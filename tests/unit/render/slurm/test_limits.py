@@ -30,9 +30,12 @@ def test_priorities_of_qos_count_and_they_preempt(lab):
     assert got["PreemptType"] == "preempt/qos"
     assert got["PreemptMode"] == "REQUEUE"
     assert got["PriorityWeightQOS"] == "50000"
+    # Scripts hear of it.
+    assert "preempt_send_user_signal" in got["SlurmctldParameters"].split(",")
 
 
 def test_without_them_nothing_is_set(lab):
+    assert "preempt" not in conf(lab())["SlurmctldParameters"]
     assert not {"PreemptType", "PreemptMode", "PriorityWeightQOS"} & conf(lab()).keys()
 
 

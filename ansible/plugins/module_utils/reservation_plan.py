@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations of a slurmctld: what scontrol prints of them, and what leads to the wanted ones.
+
+Functions of text and data. Times are those of the controller's clock, without a zone, as scontrol
+prints and reads them.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypedDict
+
+SECONDS = "%Y-%m-%dT%H:%M:%S"
+MINUTES = "%Y-%m-%dT%H:%M"
+_REPEATS = ("DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")
+_DAY = timedelta(days=1)
+
+
+class ReservationOptions(TypedDict):
+    """A wanted reservation, as the module takes it."""
+
+    name: str
+    start: str
+    minutes: int
+    repeat: str | None
+    partition: str | None
+    node_count: int | None
+    accounts: list[str]
+    users: list[str]
+    maintenance: bool
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A reservation: one that is there, or the present or next time of a wanted one."""
+
+    name: str
+    start: datetime
+    end: datetime
+    repeat: str
+    """DAILY, WEEKDAY, WEEKEND or WEEKLY; empty: once."""
+    partition: str
+    """Empty: nodes of all partitions."""
+    node_count: int | None
+    """None: all nodes of the partition, or of the cluster."""
+    accounts: frozenset[str]
+    users: frozenset[str]
+    maintenance: bool
+
+    @property
+    def place(self) -> tuple[str, int | None, str, bool]:
+        """What scontrol can't change without taking nodes away and choosing others."""
+        return (self.partition, self.node_count, self.repeat, self.maintenance)
+
+
+def parse(text: str) -> list[Reservation]:
+    """Return the reservations of `scontrol --oneliner show reservation`."""
+    return [_parsed(line) for line in text.splitlines() if line.startswith("ReservationName=")]
+
+
+def _parsed(line: str) -> Reservation:
+    # Values hold no blanks, except a comment, which is the last one.
+    values = dict(re.findall(r"(\w+)=(\S*)", line))
+    flags = values["Flags"].split(",")
+    is_whole = bool({"PART_NODES", "ALL_NODES"} & set(flags))
+    return Reservation(
+        name=values["ReservationName"],
+        start=datetime.strptime(values["StartTime"], SECONDS),  # noqa: DTZ007
+        end=datetime.strptime(values["EndTime"], SECONDS),  # noqa: DTZ007
+        repeat=next((flag for flag in flags if flag in _REPEATS), ""),
+        partition="" if "ALL_NODES" in flags else _word(values["PartitionName"]),
+        node_count=None if is_whole else int(values["NodeCnt"]),
+        accounts=_names(values["Accounts"]),
+        users=_names(values["Users"]),
+        maintenance="MAINT" in flags,
+    )
+
+
+def _word(value: str) -> str:
+    return "" if value == "(null)" else value
+
+
+def _names(value: str) -> frozenset[str]:
+    return frozenset(name for name in _word(value).split(",") if name)
+
+
+def wanted(options: ReservationOptions, now: datetime) -> Reservation | None:
+    """Return the present or next time of a wanted reservation; None: it is over for good."""
+    start = datetime.strptime(options["start"], MINUTES)  # noqa: DTZ007
+    lasts = timedelta(minutes=options["minutes"])
+    repeat = (options["repeat"] or "").upper()
+    while not _may_begin(start, repeat) or (repeat and start + lasts <= now):
+        start += 7 * _DAY if repeat == "WEEKLY" else _DAY
+    if start + lasts <= now:
+        return None
+    return Reservation(
+        name=options["name"],
+        start=start,
+        end=start + lasts,
+        repeat=repeat,
+        partition=options["partition"] or "",
+        node_count=options["node_count"],
+        accounts=frozenset(options["accounts"]),
+        users=frozenset(options["users"]),
+        maintenance=options["maintenance"],
+    )
+
+
+def _may_begin(start: datetime, repeat: str) -> bool:
+    """Whether a reservation begins on this day of the week."""
+    is_weekend = start.weekday() >= 5
+    return not ((repeat == "WEEKDAY" and is_weekend) or (repeat == "WEEKEND" and not is_weekend))
+
+
+def commands(there: Reservation | None, wish: Reservation, now: datetime) -> list[list[str]]:
+    """Return the words of the scontrol commands that lead from one to the other."""
+    if there is None:
+        return [created(wish, now)]
+    if there.start > now:
+        wish = _next(wish, now)
+    both_begun = there.start <= now and wish.start <= now
+    moves = there.start != wish.start and not both_begun
+    if there.place != wish.place or (moves and there.start <= now):
+        return [["delete", f"ReservationName={wish.name}"], created(wish, now)]
+    changes = []
+    if moves:
+        changes.append(f"StartTime={wish.start.strftime(SECONDS)}")
+    if moves or there.end != wish.end:
+        changes.append(f"EndTime={wish.end.strftime(SECONDS)}")
+    if there.users != wish.users:
+        changes.append(f"Users={','.join(sorted(wish.users))}")
+    if there.accounts != wish.accounts:
+        changes.append(f"Accounts={','.join(sorted(wish.accounts))}")
+    if not changes:
+        return []
+    # Without the flag SLURM refuses each change while jobs run there (_job_overlap).
+    return [["update", f"ReservationName={wish.name}", *changes, "Flags=IGNORE_JOBS"]]
+
+
+def created(wish: Reservation, now: datetime) -> list[str]:
+    """Return the words of the scontrol command that makes a reservation.
+
+    One that has begun already begins now, since SLURM refuses a begin in the past; one that repeats
+    the next time, since SLURM would repeat it at this hour.
+    """
+    wish = _next(wish, now)
+    flags = [wish.repeat] if wish.repeat else []
+    if wish.maintenance:
+        flags.append("MAINT")
+    else:
+        # Jobs that may run there do so without --reservation.
+        flags.append("MAGNETIC")
+    if wish.node_count is None:
+        # All nodes: running jobs are no reason to refuse it, and end in their own time. Of a number
+        # of nodes SLURM chooses those without jobs that run too long.
+        flags.append("IGNORE_JOBS")
+    words = [
+        "create",
+        "reservation",
+        f"ReservationName={wish.name}",
+        f"StartTime={'now' if wish.start <= now else wish.start.strftime(SECONDS)}",
+        f"EndTime={wish.end.strftime(SECONDS)}",
+    ]
+    if wish.partition:
+        words.append(f"PartitionName={wish.partition}")
+    if wish.node_count is not None:
+        words.append(f"NodeCnt={wish.node_count}")
+    else:
+        words.append("Nodes=ALL")
+    if wish.users:
+        words.append(f"Users={','.join(sorted(wish.users))}")
+    if wish.accounts:
+        words.append(f"Accounts={','.join(sorted(wish.accounts))}")
+    return [*words, f"Flags={','.join(flags)}"]
+
+
+def _next(wish: Reservation, now: datetime) -> Reservation:
+    """Return the next time of a reservation that repeats and has begun; others as they are."""
+    if not wish.repeat or wish.start > now:
+        return wish
+    start, lasts = wish.start, wish.end - wish.start
+    while start <= now or not _may_begin(start, wish.repeat):
+        start += 7 * _DAY if wish.repeat == "WEEKLY" else _DAY
+    return replace(wish, start=start, end=start + lasts)
+
+
+def shown(reservation: Reservation) -> str:
+    """Return a reservation in a line, for --diff."""
+    nodes = "all" if reservation.node_count is None else str(reservation.node_count)
+    where = f" of {reservation.partition}" if reservation.partition else ""
+    who = ",".join(sorted(reservation.accounts) + sorted(reservation.users))
+    what = "maintenance" if reservation.maintenance else f"for {who}"
+    again = f", {reservation.repeat.lower()}" if reservation.repeat else ""
+    begin, end = (time.strftime(MINUTES) for time in (reservation.start, reservation.end))
+    return f"{reservation.name}: {begin} to {end}{again}, {nodes} nodes{where}, {what}"

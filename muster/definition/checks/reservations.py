@@ -1,0 +1,155 @@
+"""Checks of reservations: what SLURM would refuse, or keep for nobody."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+
+from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import ListedTwice, Spelling, UnknownName, at, table
+from muster.definition.definition import Definition
+from muster.definition.schema import patterns, times
+from muster.definition.schema.node_sets import VirtualMachines
+from muster.definition.schema.reservations import START
+from muster.definition.yaml_file import KeyPath
+
+_DAY = 24 * 60 * 60
+_PERIODS = {"daily": _DAY, "weekday": _DAY, "weekend": _DAY, "weekly": 7 * _DAY}
+"""Seconds from one begin to the next one, where the least lies between them."""
+
+
+def _is_start(text: str) -> bool:
+    if not re.fullmatch(patterns.DATE_TIME, text):
+        return False
+    try:
+        datetime.strptime(text, START)  # noqa: DTZ007 - by the clock of another machine
+    except ValueError:
+        return False
+    return True
+
+
+def _users(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    # Others may be in the directory.
+    if d.cluster.users.directory is None:
+        yield from at("reservations.<name>.users.[]")(d)
+
+
+# fmt: off
+table(
+    Spelling("reservation-name",
+        "A name that a reservation can't have",
+        at("reservations.<name>"), patterns.RESERVATION_NAME,
+        '"{value}" can\'t be the name of a reservation',
+        "use up to 40 letters, digits, hyphens, dots and underscores, a letter first"),
+    Spelling("reservation-start",
+        "A begin of a reservation that is no day and time",
+        at("reservations.<name>.start"), _is_start,
+        '"{value}" is no day and time',
+        'write "YEAR-MONTH-DAYThour:min", such as "2027-01-11T14:00"'),
+    UnknownName("reservation-unknown-partition",
+        "A reservation in a partition that is not there",
+        at("reservations.<name>.partition"), "partitions.<name>",
+        'no partition "{value}"',
+        "describe it below `partitions`"),
+    UnknownName("reservation-unknown-account",
+        "A reservation for an account that is not there",
+        at("reservations.<name>.accounts.[]"), "accounts.<name>",
+        'no account "{value}"',
+        "describe it below `accounts`"),
+    UnknownName("reservation-unknown-user",
+        "A reservation for somebody who is not there",
+        _users, "users.people.<name>",
+        'nobody has the login "{value}"',
+        "add the person to users.people"),
+    ListedTwice("reservation-twice",
+        "A reservation that lists an account or a person twice",
+        at("reservations.<name>.accounts.[]", "reservations.<name>.users.[]")),
+)
+# fmt: on
+
+
+@check("reservation-of-nobody")
+def reservation_of_nobody(d: Definition) -> Iterator[Finding]:
+    """A reservation for nobody, or a maintenance for somebody: its jobs would run meanwhile."""
+    for name, reservation in d.cluster.reservations.items():
+        somebody = [*reservation.accounts, *reservation.users]
+        if reservation.maintenance and somebody:
+            yield Finding(
+                ("reservations", name, "maintenance"),
+                f"jobs of {', '.join(somebody)} would run during the maintenance",
+                "take `maintenance` out, or `accounts` and `users`",
+            )
+        elif not reservation.maintenance and not somebody:
+            yield Finding(
+                ("reservations", name),
+                "the nodes are kept for nobody",
+                "add `accounts` or `users`, or `maintenance: true`",
+            )
+
+
+@check("reservation-user-without-account")
+def reservation_user_without_account(d: Definition) -> Iterator[Finding]:
+    """A reservation for somebody who is in no account: slurmctld refuses it."""
+    users = {user for account in d.cluster.accounts.values() for user in account.users}
+    if not d.hosts.groups.get("database"):
+        return
+    for name, reservation in d.cluster.reservations.items():
+        for index, user in enumerate(reservation.users):
+            # Who is not there at all has an error already; a directory may have any login.
+            is_there = user in d.cluster.users.people or d.cluster.users.directory is not None
+            if is_there and user not in users:
+                yield Finding(
+                    ("reservations", name, "users", index),
+                    f"{user} is in no account, and no job of {user} could run there",
+                    f"add {user} to `users` of an account, or take it out",
+                )
+
+
+@check("reservation-too-long")
+def reservation_too_long(d: Definition) -> Iterator[Finding]:
+    """A reservation without end, or one that lasts until it begins again."""
+    for name, reservation in d.cluster.reservations.items():
+        try:
+            lasts = times.seconds(reservation.duration)
+        except times.TimeError:
+            continue  # has an error already
+        most = _PERIODS.get(reservation.repeat or "", float("inf"))
+        if lasts > times.LONGEST and reservation.duration.upper() in times.ENDLESS:
+            yield Finding(
+                ("reservations", name, "duration"),
+                "the nodes would never be anybody else's",
+                "give a time, such as 02:00:00; nodes that are always for some people are a "
+                "partition with `groups` or `allow_qos`",
+            )
+        elif lasts > most:
+            yield Finding(
+                ("reservations", name, "duration"),
+                f"it begins again ({reservation.repeat}) before {reservation.duration} are over",
+                "give a shorter time, or repeat it less often",
+            )
+
+
+@check("reservation-node-count")
+def reservation_node_count(d: Definition) -> Iterator[Finding]:
+    """More nodes than the partition has, or a number of nodes of no partition."""
+    for name, reservation in d.cluster.reservations.items():
+        if reservation.node_count is None:
+            continue
+        path = ("reservations", name, "node_count")
+        if reservation.partition is None:
+            yield Finding(path, "nodes of which partition?", "add `partition`")
+        elif partition := d.cluster.partitions.get(reservation.partition):
+            there = sum(_count(d, node_set) for node_set in partition.nodes)
+            if reservation.node_count > there:
+                yield Finding(
+                    path,
+                    f"{reservation.partition} has {there} nodes",
+                    f"give at most {there}, or leave it out for all of them",
+                )
+
+
+def _count(d: Definition, name: str) -> int:
+    """Nodes of a set; 0 where there is none of this name, which has an error already."""
+    node_set = d.cluster.nodes.get(name)
+    if isinstance(node_set, VirtualMachines):
+        return node_set.max_nodes
+    return len(d.hosts.groups.get(name, ())) if node_set else 0

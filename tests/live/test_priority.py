@@ -1,0 +1,321 @@
+"""The lab for ten people of docs/limits.md: who is refused, who waits, who goes first.
+
+The nodes are emulated (emulation.py), accounting is real (accounted.py).
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+from accounted import accounted, for_release, lab_of_page, set_accounts
+from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan import (
+    MINUTES,
+    commands,
+    parse,
+    wanted,
+)
+from documentation import ROOT
+from emulation import Emulation, wait_for
+
+from muster.definition import Definition
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import MachineError, podman
+
+pytestmark = pytest.mark.proof("a minute for each release until its daemons run, and jobs wait")
+
+GPUS = ["--partition=ml-gpu", "--mem-per-gpu=1G", "--cpus-per-gpu=1", "--output=/dev/null"]
+"""Options of jobs with GPUs: so little else that GPUs alone decide."""
+
+
+class TenPeople:
+    """The lab of the page, with its ten people."""
+
+    def __init__(self, emulation: Emulation, definition: Definition) -> None:
+        self.emulation, self.definition = emulation, definition
+
+    def run(self, *words: str) -> str:
+        return self.emulation.run(*words).strip()
+
+    def as_user(self, login: str, *words: str) -> str:
+        user = ["setpriv", f"--reuid={login}", f"--regid={login}", "--init-groups"]
+        return self.run(*user, "env", f"--chdir=/home/{login}", *words)
+
+    def submit(self, login: str, *options: str, script: str = "sleep 600") -> str:
+        return self.as_user(login, "sbatch", "--parsable", *options, "--wrap", script)
+
+    def refusal(self, login: str, *options: str) -> str:
+        """Submit a job that must be refused; return what sbatch says."""
+        with pytest.raises(MachineError) as refused:
+            self.cancel(self.submit(login, *options))
+        return str(refused.value)
+
+    def state(self, job: str) -> str:
+        """State and reason of a job, as squeue shows them."""
+        return self.run("squeue", "--noheader", f"--jobs={job}", "--format=%T %r")
+
+    def waits_for(self, job: str, *words: str) -> None:
+        """Wait until the job has one of these states, with its reason."""
+        wait_for(lambda: self.state(job) in words, lambda: self.run("squeue", "--long"))
+
+    def runs(self, job: str) -> None:
+        self.waits_for(job, "RUNNING None")
+
+    def cancel(self, *jobs: str) -> None:
+        self.run("scancel", *jobs)
+
+    def empty(self) -> None:
+        """Cancel all jobs and wait until they have ended."""
+        self.run("sh", "-c", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+        wait_for(lambda: not self.run("squeue", "--noheader"), lambda: self.run("squeue", "--long"))
+
+
+@pytest.fixture(scope="module", params=list(base_image.RELEASES))
+def daemons(request, tmp_path_factory) -> Iterator[TenPeople]:
+    page = lab_of_page("docs/limits.md", tmp_path_factory.mktemp("page"))
+    definition = for_release(page, request.param, {})
+    with accounted("muster-priority", request.param, definition) as emulation:
+        yield TenPeople(emulation, definition)
+
+
+@pytest.fixture
+def lab(daemons: TenPeople) -> Iterator[TenPeople]:
+    yield daemons
+    daemons.empty()
+
+
+REFUSED = {
+    "longer than its QoS": (
+        ["bob", "--qos=interactive", "--gpus=1", "--time=05:00:00"],
+        "QOSMaxWallDurationPerJobLimit",
+        ["bob", "--qos=interactive", "--gpus=1", "--time=04:00:00"],
+    ),
+    "more GPUs than a user may have": (
+        ["bob", "--qos=interactive", "--gpus=2"],
+        "QOSMaxGRESPerUser",
+        ["bob", "--qos=normal", "--gpus=2"],
+    ),
+    "no GPU on nodes with GPUs": (["bob"], "QOSMinGRES", ["bob", "--gpus=1"]),
+    "more than the account may have": (
+        ["finn", "--qos=scavenger", "--gpus=7"],
+        "AssocGrpGRES",
+        ["ada", "--qos=scavenger", "--gpus=7"],
+    ),
+    "an account of others": (
+        ["bob", "--gpus=1", "--account=students"],
+        "Invalid account",
+        ["finn", "--gpus=1", "--account=students"],
+    ),
+    "a QoS that is not there": (
+        ["bob", "--gpus=1", "--qos=nosuch"],
+        "Invalid qos",
+        ["bob", "--gpus=1", "--qos=long"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_limit_refuses_one_job_and_takes_its_neighbour(lab, case):
+    (login, *options), message, (neighbour, *others) = REFUSED[case]
+    # sbatch itself refuses shares of GPUs for a job without GPUs.
+    shares = GPUS if any("--gpus" in option for option in options) else GPUS[:1]
+    assert message in lab.refusal(login, *shares, "--hold", *options)
+    assert lab.submit(neighbour, *GPUS, "--hold", *others).isdigit()
+
+
+def test_more_jobs_than_a_user_may_have_are_refused(lab):
+    one = [*GPUS, "--hold", "--qos=interactive", "--gpus=1"]
+    for _ in range(2):
+        lab.submit("cleo", *one)
+    assert "QOSMaxSubmitJobPerUserLimit" in lab.refusal("cleo", *one)
+    assert lab.submit("dan", *one).isdigit()
+
+
+HELD = {
+    "GPUs of a user in a QoS": (
+        [["bob", "--gpus=4"]],
+        ["bob", "--gpus=1"],
+        "PENDING QOSMaxGRESPerUser",
+        ["cleo", "--gpus=1"],
+    ),
+    "GPUs of an account": (
+        [["finn", "--gpus=4"], ["gil", "--gpus=2"]],
+        ["hana", "--gpus=1"],
+        "PENDING AssocGrpGRES",
+        ["ada", "--gpus=1"],
+    ),
+    "GPUs of a QoS": (
+        [["ada", "--qos=long", "--gpus=2"], ["bob", "--qos=long", "--gpus=2"]],
+        ["cleo", "--qos=long", "--gpus=1"],
+        "PENDING QOSGrpGRES",
+        ["cleo", "--gpus=1"],
+    ),
+    "running jobs of a user": (
+        [["eve", "--gpus=1", "--qos=scavenger"]] * 4,
+        ["eve", "--gpus=1", "--qos=scavenger"],
+        "PENDING AssocMaxJobsLimit",
+        ["finn", "--gpus=1", "--qos=scavenger"],
+    ),
+    "GPU minutes ahead of an account": (
+        [["finn", "--gpus=4", "--qos=scavenger", "--time=2-12:00:00"]],
+        ["gil", "--gpus=1", "--qos=scavenger", "--time=3-00:00:00"],
+        "PENDING AssocGrpGRESRunMinutes",
+        ["gil", "--gpus=1", "--qos=scavenger", "--time=12:00:00"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HELD)
+def test_a_limit_lets_one_job_wait_and_its_neighbour_run(lab, case):
+    before, (login, *options), state, (neighbour, *others) = HELD[case]
+    for user, *asked in before:
+        lab.runs(lab.submit(user, *GPUS, *asked))
+    waits = lab.submit(login, *GPUS, *options)
+    runs = lab.submit(neighbour, *GPUS, *others)
+    lab.runs(runs)
+    lab.waits_for(waits, state)
+
+
+def test_a_student_takes_everything_and_a_deadline_goes_first(lab):
+    """The day of the page: what is free is taken, and given back with notice, without loss."""
+    for program in ("train.sbatch", "train.py"):
+        podman("cp", str(ROOT / "examples" / program), f"{lab.emulation.name}:/home/gil")
+    # 48 CPUs of each of two nodes, all memory: the training of gil, and what eve has of the rest.
+    training = lab.as_user(
+        *("gil", "sbatch", "--parsable", "--qos=scavenger", "--account=students"),
+        *("--nodelist=lab-cpu-01", "--exclusive", "--mem=0", "train.sbatch"),
+    )
+    lab.runs(training)
+    trained = ["cat", f"/home/gil/train-{training}.out"]
+    wait_for(lambda: "epochs are done" in lab.run(*trained), lambda: lab.run(*trained))
+    time.sleep(2)
+    everything = [
+        lab.submit("eve", *GPUS, "--qos=scavenger", "--gpus=2", "--signal=B:USR1@60")
+        for _ in range(3)
+    ]
+    for job in everything:
+        lab.runs(job)
+    # jo's deadline: both kinds of nodes.
+    urgent = lab.submit(
+        *("jo", "--partition=ml-cpu", "--nodelist=lab-cpu-01", "--exclusive", "--mem=0"),
+        "--output=/dev/null",
+    )
+    # Long before grace_seconds are over: the script heard of it, saved, and gave way.
+    lab.runs(urgent)
+    assert "which are saved" in lab.run(*trained)
+    assert lab.state(training).startswith("PENDING")
+    assert re.search(r"Restarts=1\b", lab.run("scontrol", "show", "job", training))
+    lab.cancel(urgent)
+    # A job that was queued again waits for two minutes; an administrator need not.
+    lab.run("scontrol", "update", f"JobId={training}", "StartTime=now")
+    wait_for(lambda: lab.run(*trained).count("epochs are done") >= 2, lambda: lab.run(*trained))
+    starts = re.findall(r"(\d+) of 1000 epochs are done", lab.run(*trained))
+    assert int(starts[-1]) > 0
+
+
+def test_a_full_queue_answers(lab):
+    """10,000 places: five people with 2,000 tasks each, all that a user may have."""
+    for login in ("ada", "finn"):
+        lab.runs(lab.submit(login, *GPUS, "--gpus=4"))
+    seconds = []
+    for login in ("ada", "bob", "cleo", "dan", "finn"):
+        for tasks in (1000, 900):
+            begin = time.monotonic()
+            lab.submit(login, *GPUS, "--gpus=4", f"--array=1-{tasks}")
+            seconds.append(time.monotonic() - begin)
+    assert len(lab.run("squeue", "--noheader", "--array", "--format=%i").splitlines()) >= 9500
+    lab.run("sdiag", "--reset")
+    # A pass of backfill each 30 s.
+    time.sleep(70)
+    begin = time.monotonic()
+    lab.submit("hana", *GPUS, "--gpus=1")
+    seconds.append(time.monotonic() - begin)
+    longest = [int(us) / 1e6 for us in re.findall(r"Max cycle: +(\d+)", lab.run("sdiag"))]
+    assert max(seconds) <= 1, f"cycles of main and backfill took {longest} s"
+    assert longest
+    assert max(longest) <= 5, f"sbatch took {max(seconds):.2f} s"
+
+
+def test_a_limit_that_is_changed_under_running_jobs_ends_none(lab):
+    jobs = [lab.submit("eve", *GPUS, "--qos=scavenger", "--gpus=1") for _ in range(4)]
+    for job in jobs:
+        lab.runs(job)
+    cluster = lab.definition.cluster
+    students = cluster.accounts["students"]
+    narrow = students.model_copy(
+        update={
+            "grp_tres": students.grp_tres.model_copy(update={"gpu": 1}),
+            "associations": {
+                **students.associations,
+                "eve": students.associations["eve"].model_copy(update={"max_jobs": 1}),
+            },
+        }
+    )
+    changed = lab.definition.__class__(
+        **{
+            **vars(lab.definition),
+            "cluster": cluster.model_copy(
+                update={"accounts": {**cluster.accounts, "students": narrow}}
+            ),
+        }
+    )
+    set_accounts(lab.emulation, changed)
+    try:
+        fifth = lab.submit("finn", *GPUS, "--qos=scavenger", "--gpus=1")
+        lab.waits_for(fifth, "PENDING AssocGrpGRES")
+        assert [lab.state(job) for job in jobs] == ["RUNNING None"] * 4
+    finally:
+        set_accounts(lab.emulation, lab.definition)
+    lab.runs(fifth)
+
+
+def test_a_reservation_is_for_its_people_and_can_be_changed(lab):
+    def now() -> datetime:
+        return datetime.fromisoformat(lab.run("date", "+%Y-%m-%dT%H:%M:%S"))
+
+    def bring(options) -> list[list[str]]:
+        """Do what is missing for a reservation; return what is still missing then."""
+        wish = wanted(options, now())
+        there = {one.name: one for one in parse(reservations())}
+        for words in commands(there.get(wish.name), wish, now()):
+            lab.run("scontrol", *words)
+        there = {one.name: one for one in parse(reservations())}
+        return commands(there.get(wish.name), wish, now())
+
+    def reservations() -> str:
+        return lab.run("scontrol", "--oneliner", "show", "reservation")
+
+    deadline = {
+        "name": "deadline",
+        "start": now().strftime(MINUTES),
+        "minutes": 60,
+        "repeat": None,
+        "partition": "ml-gpu",
+        "node_count": None,
+        "accounts": [],
+        "users": ["jo"],
+        "maintenance": False,
+    }
+    course = deadline | {
+        "name": "course",
+        "start": (now() + timedelta(days=3)).strftime(MINUTES),
+        "repeat": "weekly",
+        "node_count": 1,
+        "accounts": ["students"],
+        "users": [],
+    }
+    try:
+        for options in (deadline, deadline | {"minutes": 90}, course, course | {"minutes": 30}):
+            assert bring(options) == []
+        # Without --reservation.
+        lab.runs(lab.submit("jo", *GPUS, "--gpus=1"))
+        others = lab.submit("ada", *GPUS, "--gpus=1", "--time=01:00:00")
+        wait_for(
+            lambda: re.match(r"PENDING (Resources|Req|.*Reserv|Priority)", lab.state(others)),
+            lambda: lab.run("squeue", "--long"),
+        )
+    finally:
+        lab.empty()
+        for name in ("deadline", "course"):
+            lab.run("sh", "-c", f"scontrol delete ReservationName={name} || :")
