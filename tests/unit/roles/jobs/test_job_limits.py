@@ -59,48 +59,53 @@ def ask(release: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., "Limit |
     [
         (
             "AssocGrpGRES",
-            "account students allows all of its jobs together at most 6 (GPUs), in use: 6",
+            "account students allows all of its jobs together at most 6 GPUs, in use: 6",
             "wait until others end (squeue --account=students lists them), or ask for less",
         ),
         (
             "AssocGrpGRESRunMinutes",
-            "account students allows all of its jobs together at most 17280 (GPUs times minutes), "
-            "in use: 17000",
+            "account students allows all of its jobs together at most 17280 minutes of "
+            "GPUs, in use: 17000",
             "wait until others end (squeue --account=students lists them), or ask for less",
         ),
         (
             "AssocMaxJobsLimit",
-            "eve in account students allows the jobs of eve together at most 4 (jobs that run), "
+            "eve in account students allows the jobs of eve together at most 4 jobs that run, "
             "in use: 4",
             "wait until others end (squeue --user=eve lists them), or ask for less",
         ),
         (
             "AssocMaxWallDurationPerJobLimit",
-            "eve in account students allows a job at most 1-00:00:00 (time)",
+            "eve in account students allows a job at most 1-00:00:00",
             "scontrol update jobid=JOB timelimit=1-00:00:00",
         ),
         (
+            "AssocMaxGRESPerJob",
+            "eve in account students allows a job at most 4 GPUs and 2 GPUs of type h100",
+            "scancel JOB, and ask for 4 GPUs and 2 GPUs of type h100 or less",
+        ),
+        (
             "QOSGrpGRES",
-            "QoS long allows all of its jobs together at most 4 (GPUs), in use: 4",
+            "QoS long allows all of its jobs together at most 4 GPUs, in use: 4",
             "wait until others end (squeue --qos=long lists them), or ask for less, or use another "
             "QoS (--qos)",
         ),
         (
             "QOSMaxGRESPerUser",
-            "QoS long allows the jobs of eve together at most 2 (GPUs), in use: 2",
+            "QoS long allows the jobs of eve together at most 2 GPUs, in use: 2",
             "wait until others end (squeue --user=eve lists them), or ask for less, or use another "
             "QoS (--qos)",
         ),
         (
             "QOSMaxSubmitJobPerUserLimit",
-            "QoS long allows the jobs of eve together at most 2 (jobs in the queue), in use: 1",
+            "QoS long allows the jobs of eve together at most 2 jobs in the queue, in use: 1",
             "wait until others end (squeue --user=eve lists them), or ask for less, or use another "
             "QoS (--qos)",
         ),
         (
             "QOSMaxMemoryPerJob",
-            "QoS long allows a job at most 64.00 GiB (memory)",
-            "scancel JOB, and ask for 64.00 GiB or less, or use another QoS (--qos)",
+            "QoS long allows a job at most 64.00 GiB of memory",
+            "scancel JOB, and ask for 64.00 GiB of memory or less, or use another QoS (--qos)",
         ),
     ],
 )
@@ -108,7 +113,7 @@ def test_a_limit_is_told_with_its_owner_its_value_and_its_use(ask, reason, says,
     assert ask(reason) == Limit(f"The limit: {says}", remedy)
 
 
-def test_a_limit_of_an_account_above_is_told_as_its_own(ask) -> None:
+def test_what_an_association_has_of_its_own_is_told_as_that(ask) -> None:
     found = ask("AssocMaxSubmitJobLimit")
     assert "eve in account students allows the jobs of eve together at most 200 " in found.says
 
@@ -123,14 +128,15 @@ def test_what_an_account_hands_down_is_told_as_of_the_highest(release, monkeypat
 
 def test_the_qos_of_the_partition_goes_first(ask) -> None:
     found = ask("QOSMinGRES", "gpu-nodes")
-    assert found.says == "The limit: QoS gpu-nodes allows a job at least 1 (GPUs)"
-    assert found.remedy == "ask for 1 or more, or use another QoS (--qos)"
-    assert "QoS gpu-nodes allows all of its jobs together" not in ask("QOSGrpGRES").says
+    assert found.says == "The limit: QoS gpu-nodes wants a job to have at least 1 GPUs"
+    assert found.remedy == "ask for 1 GPUs or more, or use another QoS (--qos)"
+    # It has no limit of this, so that of the job's QoS holds.
+    assert "QoS long allows all of its jobs together" in ask("QOSGrpGRES", "gpu-nodes").says
 
 
 def test_an_account_with_the_name_of_a_user_is_not_that_user(ask) -> None:
-    assert "at most 3 (GPUs), in use: 3" in ask("MaxGRESPerAccount", account="eve").says
-    assert "at most 2 (GPUs)" in ask("QOSMaxGRESPerUser", account="eve").says
+    assert "at most 3 GPUs, in use: 3" in ask("MaxGRESPerAccount", account="eve").says
+    assert "at most 2 GPUs" in ask("QOSMaxGRESPerUser", account="eve").says
 
 
 @pytest.mark.parametrize("reason", ["Priority", "Resources", "None", "AssocGrpEnergy", "QOSMinCpu"])

@@ -69,10 +69,12 @@ class _Holder:
 @dataclass(frozen=True)
 class _Found:
     holder: _Holder
-    tres: str
-    """SLURM's name of a TRES; empty for jobs and times."""
-    most: int
-    used: "int | None"
+    most: str
+    """What is allowed, in words: `6 GPUs`."""
+    used: str
+    """What is used of it: `6`; empty for what a job alone may have."""
+    share: float
+    """The part that is used; 1: all."""
 
 
 def limit(job: str, reason: str, user: str, partition: str, run: Run) -> "Limit | None":
@@ -131,7 +133,7 @@ def _of_associations(
     # slurmctld hands these down: an association shows what an account above it has.
     whose = levels[0]
     for level in levels[1:]:
-        if (found.tres, found.most) not in [(x.tres, x.most) for x in _of_holder(name, level)]:
+        if found.most not in [one.most for one in _of_holder(name, level)]:
             break
         whose = level
     return replace(found, holder=whose)
@@ -209,22 +211,24 @@ def _of_holder(name: Named, holder: _Holder) -> list[_Found]:
     for tres, value in parts:
         match = _VALUE.fullmatch(value)
         if match and match[1] != "N":
-            used = int(match[2]) if match[2] else None
-            found.append(_Found(holder, tres, int(match[1]), used))
+            most, used = int(match[1]), int(match[2] or 0)
+            words = _words(name, tres, most)
+            count = _amount(name, tres, used) if match[2] else ""
+            found.append(_Found(holder, words, count, used / (most or 1)))
+    if found and not any(one.used for one in found):
+        # What the job asks for is not known here, so all are told.
+        return [replace(found[0], most=" and ".join(one.most for one in found))]
     return found
 
 
 def _fullest(found: Sequence[_Found]) -> "_Found | None":
     """Return the limit of which most is used: the others do not keep the job from running."""
-    return max(found, key=lambda one: (one.used or 0) / (one.most or 1), default=None)
+    return max(found, key=lambda one: one.share, default=None)
 
 
 def _says(name: Named, user: str, account: str, found: _Found) -> str:
-    what = _TRES_WORDS.get(found.tres, found.tres) or counted(replace(name, time=""))
-    if found.tres.startswith("gres/gpu:"):
-        what = f"GPUs of type {found.tres.partition(':')[2]}"
-    if name.time:
-        what += " times minutes"
+    if name.kind == "Min":
+        return f"The limit: {found.holder.name} wants a job to have at least {found.most}"
     whom = {
         "": "all of its jobs together",
         "Job": "a job",
@@ -232,12 +236,22 @@ def _says(name: Named, user: str, account: str, found: _Found) -> str:
         "User": f"the jobs of {user} together",
         "Account": f"the jobs of account {account} together",
     }[name.per]
-    bound = "at least" if name.kind == "Min" else "at most"
-    used = "" if found.used is None else f", in use: {_amount(name, found.tres, found.used)}"
-    return (
-        f"The limit: {found.holder.name} allows {whom} {bound} "
-        f"{_amount(name, found.tres, found.most)} ({what}){used}"
-    )
+    used = f", in use: {found.used}" if found.used else ""
+    return f"The limit: {found.holder.name} allows {whom} at most {found.most}{used}"
+
+
+def _words(name: Named, tres: str, number: int) -> str:
+    """Return a number and what it counts."""
+    amount = _amount(name, tres, number)
+    if name.what == "Wall":
+        return amount
+    what = _TRES_WORDS.get(tres) or counted(replace(name, time=""))
+    if tres.startswith("gres/"):
+        kind = tres.partition(":")[2]
+        what = _TRES_WORDS.get(tres.partition(":")[0], tres) + (f" of type {kind}" if kind else "")
+    if name.time:
+        return f"{amount} minutes of {what}"
+    return f"{amount} of {what}" if tres == "mem" else f"{amount} {what}"
 
 
 def _amount(name: Named, tres: str, number: int) -> str:
@@ -250,7 +264,7 @@ def _amount(name: Named, tres: str, number: int) -> str:
 
 def _remedy(name: Named, user: str, account: str, found: _Found) -> str:
     other = "" if name.of_account else ", or use another QoS (--qos)"
-    most = _amount(name, found.tres, found.most)
+    most = found.most
     if name.kind == "Min":
         return f"ask for {most} or more{other}"
     if name.what == "Wall" and name.per == "Job":
