@@ -9,16 +9,13 @@ _NOT_LIMITS = {"fairshare", "qos", "default_qos"}
 def limits_jobs(definition: Definition) -> bool:
     """Whether it has limits, apart from the bound of jobs that each cluster has by default.
 
-    Without accounting, a host in the group `database`, SLURM applies none.
+    Accounts and QoS are refused where there is no accounting, which SLURM needs for limits.
     """
     accounts = definition.cluster.accounts.values()
     limited = [*accounts, *(one for account in accounts for one in account.associations.values())]
-    return bool(definition.hosts.groups.get("database")) and (
-        bool(definition.cluster.qos)
-        or any(
-            getattr(one, key) is not None
-            for one in limited
-            for key in Association.model_fields
-            if key not in _NOT_LIMITS
-        )
+    return bool(definition.cluster.qos) or any(
+        getattr(one, key) is not None
+        for one in limited
+        for key in Association.model_fields
+        if key not in _NOT_LIMITS
     )

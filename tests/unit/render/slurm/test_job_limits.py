@@ -75,9 +75,15 @@ def test_a_cluster_with_limits_and_no_gpus_has_the_script(lab) -> None:
     assert controller.told[-1].endswith("there are no GPUs here, ask for none")
 
 
-def test_without_accounting_nothing_is_limited(lab) -> None:
-    accounts = {"LAB-test": {"grp_tres": {"gpu": 1}}}
-    change: dict[str, Any] = {**TYPED, "accounts": accounts}
-    with_it = Limited(render(lab(change)).job_submit_lua)
-    with_it.ask({"tres_per_job": "gres/gpu:2"})
-    assert with_it.told[0].startswith("account LAB-test allows all of its jobs together at most 1")
+def test_limits_of_accounts_alone_are_told(lab) -> None:
+    change: dict[str, Any] = {**TYPED, "accounts": {"LAB-test": {"grp_tres": {"gpu": 1}}}}
+    controller = Limited(render(lab(change)).job_submit_lua)
+    controller.ask({"tres_per_job": "gres/gpu:2"})
+    assert controller.told[0].startswith("account LAB-test allows all of its jobs together at most 1")
+
+
+def test_an_error_of_the_script_is_logged_and_refuses_nobody(slurmctld) -> None:
+    controller = slurmctld()
+    assert controller.ask({"array_inx": 7.5, "tres_per_socket": None, "account": {}}) == SUCCESS
+    assert controller.told == []
+    assert len(controller.logged) == 1
