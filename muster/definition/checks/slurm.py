@@ -164,6 +164,6 @@ def job_submit_plugins(d: Definition) -> Iterator[Finding]:
     if "none" in given:
         yield Finding(
             ("slurm", parameter_name(d, "jobsubmitplugins")),
-            "Muster loads the plugin lua, which says why a job is beyond a limit or has no GPU to run on",
+            "Muster loads the plugin lua, which tells users of limits and of types of GPUs",
             "leave JobSubmitPlugins out",
         )

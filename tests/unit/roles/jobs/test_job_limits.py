@@ -45,7 +45,7 @@ class Scontrol:
 
 @pytest.fixture
 def ask(release: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., "Limit | None"]:
-    monkeypatch.setattr(pwd, "getpwnam", lambda name: SimpleNamespace(pw_uid=20005))
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=20005))
 
     def limit(reason: str, partition_qos: str = "N/A", account: str = "students") -> "Limit | None":
         run = Scontrol(release, account, "long", partition_qos)

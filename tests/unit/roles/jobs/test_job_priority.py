@@ -31,7 +31,8 @@ def test_factors_that_count_are_told_with_their_weights() -> None:
     run = Sprio("61234 0 51000 234 10000 0 0 0\n")
     assert priority.sentence("12", run) == (
         "Its priority is 61234: 51000 of 100000 for fairshare (less, the more its owner and its "
-        "account have used), 234 of 10000 for the time that it has waited, 10000 of 50000 for its QoS"
+        "account have used), 234 of 10000 for the time that it has waited, 10000 of 50000 for its "
+        "QoS"
     )
     assert "--jobs=12" in run.asked[0]
     assert not any(word.startswith("--jobs") for word in run.asked[1])

@@ -148,16 +148,15 @@ def _partition_qos(partition: str, run: Run) -> list[str]:
 def _of_qos(name: Named, user: str, account: str, qos: Sequence[str], run: Run) -> "_Found | None":
     """Return the limit of the first QoS that has one: the partition's goes before the job's."""
     text = output([*_SCONTROL, "assoc_mgr", "flags=qos", f"qos={','.join(qos)}"], run)
+    holders = {"User": ("MaxJobsPU", _names(user)), "Account": ("MaxJobsPA", {account})}
     known: dict[str, Values] = {}
     for line in text.splitlines():
         values = dict(_values(_BLOCK.sub("", line)))
         for whose, block in _BLOCK.findall(line):
-            parts = _values(block)
             # An account may be called as a user is.
-            if name.per == "User" and "MaxJobsPU" in parts and whose in _names(user):
-                values |= parts
-            elif name.per == "Account" and "MaxJobsPA" in parts and whose == account:
-                values |= parts
+            field, names = holders.get(name.per, ("", set()))
+            if f"{field}=" in block and whose in names:
+                values |= _values(block)
         known[values.get("QOS", "").partition("(")[0]] = values
     for one in qos:
         holder = _Holder(f"QoS {one}", f"--qos={one}", known.get(one, {}))

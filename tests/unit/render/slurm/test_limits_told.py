@@ -1,4 +1,4 @@
-"""What sbatch says of limits, by a real Lua: fields of jobs as job_submit_lua.c of slurmctld has them.
+"""What sbatch says of limits, by a real Lua: fields as job_submit_lua.c of slurmctld has them.
 
 Fields of whole numbers that nobody set have NO_VAL there, texts are nil (tags slurm-22-05-8-1 and
 slurm-24-11-5-1).
@@ -79,7 +79,9 @@ def test_limits_of_accounts_alone_are_told(lab) -> None:
     change: dict[str, Any] = {**TYPED, "accounts": {"LAB-test": {"grp_tres": {"gpu": 1}}}}
     controller = Limited(render(lab(change)).job_submit_lua)
     controller.ask({"tres_per_job": "gres/gpu:2"})
-    assert controller.told[0].startswith("account LAB-test allows all of its jobs together at most 1")
+    assert controller.told[0].startswith(
+        "account LAB-test allows all of its jobs together at most 1"
+    )
 
 
 def test_an_error_of_the_script_is_logged_and_refuses_nobody(slurmctld) -> None:
