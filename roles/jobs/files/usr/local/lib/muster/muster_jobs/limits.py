@@ -102,7 +102,9 @@ def limit(job: str, reason: str, user: str, partition: str, run: Run) -> "Limit 
             found = _of_qos(name, user, account, [one for one in names if one], run)
     except NotKnownError:
         return None
-    return found and Limit(_says(name, user, account, found), _remedy(name, user, account, found))
+    if found is None:
+        return None
+    return Limit(_says(name, user, account, found), _remedy(name, user, account, found))
 
 
 def _of_associations(
