@@ -15,6 +15,7 @@ from muster.autoscaler.report.event_log import EVENTS
 from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
 from muster.cli.controller_option import ClusterOption, UserOption, elsewhere
 from muster.cli.exit_codes import STALE, UNREACHED, WRONG
+from muster.cli.host_programs import said_by
 
 STANDARD_OUTPUT = Path("-")
 StatusPath = Annotated[
@@ -52,7 +53,9 @@ def why(
     cluster: ClusterOption = None,
     user: UserOption = None,
 ) -> None:
-    """Say in one sentence why a job waits, or what state a node is in and why.
+    """Say why a job waits, or in one sentence what state a node is in and why.
+
+    Of a job that is pending it also says what muster-job does: limits, priority, and what to do.
 
     It runs on the controller: on another machine, it logs in there to do so.
     """
@@ -63,12 +66,16 @@ def why(
 
     current = _read(status or STATUS)
     now = _moment(current)
+    besides = ""
     if what[:1].isdecimal():
         try:
             slurm = Slurm()
-            answer = why_job(current, what, slurm.queue(), slurm.partitions(), now)
+            queue = slurm.queue()
+            answer = why_job(current, what, queue, slurm.partitions(), now)
         except SlurmError as error:
             raise _stop(str(error)) from error
+        if any(job.state == "PENDING" and what in (job.shown, str(job.id)) for job in queue):
+            besides = said_by("muster-job", ["--", what.partition("_[")[0]])
         unknown = f"job {what} is not in the queue; `sacct --jobs={what}` says how it ended"
     else:
         answer = why_node(current, what, now)
@@ -77,6 +84,7 @@ def why(
     if answer is None:
         raise _stop(unknown)
     typer.echo(answer)
+    typer.echo(besides, nl=False)
     _end(current)
 
 

@@ -38,7 +38,7 @@ LAYERS = {
         {"loading", "warnings"},
         {"checks"},
         {"sources", "secret_values", "indentation", "requirements"},
-        {"hosts_file", "inventory_files", "secret_names", "examples"},
+        {"hosts_file", "inventory_files", "secret_names", "examples", "limited"},
         {"schema_errors", "definition"},
         {"repeats"},
         {"yaml_file", "problems", "spelling"},

@@ -10,6 +10,7 @@ from muster.catalog.slurm_parameters import (
 )
 from muster.definition.checks.registry import Finding, check, suggestion
 from muster.definition.definition import Definition
+from muster.definition.limited import limits_jobs
 from muster.definition.schema.base import Scalar
 from muster.definition.schema.cluster import PACKAGED_SLURM
 
@@ -150,8 +151,8 @@ def jwt_without_key(d: Definition) -> Iterator[Finding]:
 
 @check("job-submit-plugins")
 def job_submit_plugins(d: Definition) -> Iterator[Finding]:
-    """JobSubmitPlugins that don't go together with the script that checks types of GPUs."""
-    if not any(nodes.gpus for nodes in d.cluster.nodes.values()):
+    """JobSubmitPlugins that don't go together with the script that tells of limits and GPUs."""
+    if not any(nodes.gpus for nodes in d.cluster.nodes.values()) and not limits_jobs(d):
         return
     given = parameter_words(d, "jobsubmitplugins")
     if "job_submit/lua" in given:
@@ -163,6 +164,6 @@ def job_submit_plugins(d: Definition) -> Iterator[Finding]:
     if "none" in given:
         yield Finding(
             ("slurm", parameter_name(d, "jobsubmitplugins")),
-            "Muster loads the plugin lua, which refuses jobs that ask for unknown types of GPU",
+            "Muster loads the plugin lua, which tells users of limits and of types of GPUs",
             "leave JobSubmitPlugins out",
         )

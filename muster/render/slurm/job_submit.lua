@@ -47,9 +47,24 @@ local function judge(job)
     return result
 end
 
+-- Modifying has no sentence about limits: a job's other wishes are not in `job` then, and 22.05 sends
+-- none to the client.
+local function inform(job, partitions)
+    local ran, result = pcall(limit_said, job, partitions)
+    if not ran then
+        slurm.log_error("%s", "job_submit.lua: " .. tostring(result))
+    elseif result then
+        slurm.log_user("%s", result)
+    end
+end
+
 -- slurmctld does not start without both functions and this return value (src/lua/slurm_lua.c).
 function slurm_job_submit(job, partitions, uid)
-    return judge(job)
+    local code = judge(job)
+    if code == slurm.SUCCESS then
+        inform(job, partitions)
+    end
+    return code
 end
 
 function slurm_job_modify(job, record, partitions, uid)

@@ -1,30 +1,89 @@
 """job_submit.lua: slurmctld runs it for each job that is submitted or modified.
 
 SLURM itself also refuses a job with an unknown type of GPU, but does not say which types exist,
-and only where no node could ever run it. The plugin is a part of Debian's package
-slurm-wlm-basic-plugins, which slurmctld depends on.
+and only where no node could ever run it. Of a limit it says the name alone
+(QOSMaxWallDurationPerJobLimit). The plugin is a part of Debian's package slurm-wlm-basic-plugins,
+which slurmctld depends on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from json import dumps
+from typing import Any
 
 from muster.definition.definition import Definition
+from muster.definition.limited import limits_jobs
+from muster.render import limits
 from muster.render.slurm.node_lines import gpu_sets, gpu_types
+
+_NOT_LIMITS = {"Priority", "GraceTime", "Preempt", "PreemptMode", "Flags"}
+
+
+def has_job_submit(definition: Definition) -> bool:
+    """Whether the cluster has anything to say of jobs: it has GPUs, or limits."""
+    return bool(gpu_sets(definition)) or limits_jobs(definition)
 
 
 def job_submit_lua(definition: Definition) -> str:
-    """Return the script; empty for a cluster without GPUs, which does not load the plugin."""
-    if not gpu_sets(definition):
+    """Return the script; empty for a cluster that does not load the plugin."""
+    if not has_job_submit(definition):
         return ""
-    types = gpu_types(definition)
-    # The names of types have nothing that JSON and Lua write differently.
-    table = ", ".join(f"[{dumps(name)}] = true" for name in types)
-    script = files("muster.render.slurm").joinpath("job_submit.lua").read_text()
-    return f"local TYPES = {{{table}}}\nlocal INSTEAD = {dumps(_instead(types))}\n\n{script}"
+    tables = {
+        "TYPES": dict.fromkeys(gpu_types(definition), True),
+        "INSTEAD": _instead(definition),
+        "QOS": _qos(definition) if limits_jobs(definition) else {},
+        "ACCOUNTS": _accounts(definition) if limits_jobs(definition) else {},
+    }
+    head = "".join(f"local {name} = {_lua(value)}\n" for name, value in tables.items())
+    scripts = [
+        files("muster.render.slurm").joinpath(name).read_text()
+        for name in ("job_limits.lua", "job_submit.lua")
+    ]
+    return "\n".join([head, *scripts])
 
 
-def _instead(types: Iterable[str]) -> str:
+def _qos(definition: Definition) -> dict[str, Any]:
+    """Return what QoS limit, by name; SLURM does not tell upper from lower case."""
+    return {
+        one["name"].lower(): {
+            "name": one["name"],
+            **{key: value for key, value in one["limits"].items() if key not in _NOT_LIMITS},
+        }
+        for one in limits.qos(definition)
+    }
+
+
+def _accounts(definition: Definition) -> dict[str, Any]:
+    """Return what accounts and their users limit, and the only QoS that they may use."""
+    found = {}
+    for name, account in definition.cluster.accounts.items():
+        given = limits.of_account(definition, account, set(account.associations))
+        found[name.lower()] = {
+            "name": name,
+            "parent": (account.parent or "root").lower(),
+            "qos": account.qos,
+            "users": {
+                one["user"]: {"qos": one["qos"], **one["limits"]} for one in given["associations"]
+            },
+            **given["limits"],
+        }
+    return found
+
+
+def _lua(value: Any) -> str:
+    """Return a value in Lua's notation; names have nothing that JSON and Lua write differently."""
+    if isinstance(value, Mapping):
+        parts = (f"[{dumps(k)}] = {_lua(v)}" for k, v in value.items() if v is not None)
+        return f"{{{', '.join(parts)}}}"
+    if isinstance(value, list):
+        return f"{{{', '.join(map(_lua, value))}}}"
+    return dumps(value)
+
+
+def _instead(definition: Definition) -> str:
+    if not gpu_sets(definition):
+        return "there are no GPUs here, ask for none"
+    types: Iterable[str] = gpu_types(definition)
     match list(types):
         case []:
             return "they have no types here, ask for --gpus=1 instead"

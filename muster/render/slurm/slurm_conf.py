@@ -2,6 +2,7 @@
 
 from muster.definition.definition import Definition
 from muster.definition.schema.base import Scalar
+from muster.render.slurm.job_submit import has_job_submit
 from muster.render.slurm.node_lines import gpu_sets, gpu_types, gres_names
 from muster.render.slurm.scheduler_parameters import profile, scheduler_options
 
@@ -151,6 +152,7 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
     }
     if gpu_sets(definition):
         keys["GresTypes"] = ",".join(gres_names(definition))
+    if has_job_submit(definition):
         keys["JobSubmitPlugins"] = "lua"
     return keys
 

@@ -21,6 +21,7 @@ import sys
 import syslog
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from email.message import EmailMessage
 from email.policy import default as mail_policy
 from email.utils import formatdate, make_msgid
@@ -29,7 +30,7 @@ from typing import Any
 
 sys.path.insert(0, "/usr/local/lib/muster")
 
-from muster_jobs import advice, usage
+from muster_jobs import advice, usage, waiting
 from muster_jobs.records import NotKnownError, Record, Run, clean, ended
 
 CONFIG = Path("/etc/muster/mail.json")
@@ -47,6 +48,8 @@ MSMTP_TIMEOUT_SECONDS = 30
 
 # What `SLURM_JOB_MAIL_TYPE` says of a job that is over (agent.c of slurmctld, _mail_type_str).
 OVER = {"END", "FAIL", "ENDED", "FAILED"}
+# The same of a job that is back in the queue, or will wait for ever.
+WAITS = {"REQUEUED", "INVALID DEPENDENCY"}
 ADDRESS = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]*@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
 )
@@ -138,11 +141,23 @@ def used(records: Sequence[Record]) -> str:
     return usage.table(usage.rows(records)) + said
 
 
+def waits(job: str, run: Run) -> str:
+    """Return what `muster-job` says of a job that waits or is held."""
+    try:
+        said = waiting.report(job, run, datetime.now())  # noqa: DTZ005 (SLURM writes no zone)
+    except NotKnownError as reason:
+        return f"\nWhy it waits is not known: {reason}; `muster-job {job}` may say it later\n"
+    return f"\n{said}" if said else ""
+
+
 def body(subject: str, environment: Mapping[str, str], run: Run, wait_seconds: float) -> str:
     """Return the text of the mail."""
     text = f"{clean(subject)}\n\n{facts(environment)}"
     job = environment.get("SLURM_JOB_ID", "")
-    if environment.get("SLURM_JOB_MAIL_TYPE", "").upper() not in OVER or not job.isdigit():
+    kind = environment.get("SLURM_JOB_MAIL_TYPE", "").upper()
+    if kind in WAITS and job.isdigit():
+        return text + waits(job, run)
+    if kind not in OVER or not job.isdigit():
         return text
     # One mail for a whole array, unless the user asked for ARRAY_TASKS.
     if subject.startswith("Slurm Array Summary") and environment.get("SLURM_ARRAY_JOB_ID"):

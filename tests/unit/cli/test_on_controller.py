@@ -257,7 +257,7 @@ NOT_KNOWN: dict[str, tuple[Prepare, list[str], str]] = {
     "own machines": (
         lambda laptop: laptop.add("lab", "lab"),
         ["why", "41", "--cluster", "lab"],
-        "`sinfo` and `squeue --start` on lab-access show nodes and waiting jobs",
+        "on lab-access `sinfo` shows nodes, and `muster-job JOB` says why a job waits",
     ),
     "a file and a cluster": (
         lambda _: None,

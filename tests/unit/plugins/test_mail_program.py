@@ -46,10 +46,11 @@ DONE = (
 class Programs:
     """sacct and msmtp that answer as told and keep what they are given."""
 
-    def __init__(self, sacct=DONE, sacct_code=0, msmtp_code=0, msmtp_says=b""):
+    def __init__(self, sacct=DONE, sacct_code=0, msmtp_code=0, msmtp_says=b"", others=None):
         self.sacct = list(sacct) if isinstance(sacct, list) else [sacct]
         self.sacct_code = sacct_code
         self.msmtp = (msmtp_code, msmtp_says)
+        self.others = others or {}
         self.mails = []
         self.asked = []
 
@@ -61,6 +62,10 @@ class Programs:
             if isinstance(out, Exception):
                 raise out
             return SimpleNamespace(returncode=self.sacct_code, stdout=out, stderr=b"no database")
+        if command[0] in self.others:
+            self.asked.append(command)
+            code, out = self.others[command[0]]
+            return SimpleNamespace(returncode=code, stdout=out, stderr=b"slurmctld is away")
         self.wire = data.decode("ascii")
         mail = message_from_bytes(data, policy=mail_policy)
         self.mails.append((command[-1], mail))
@@ -234,6 +239,35 @@ def test_the_mail_about_the_end_says_what_was_used(send) -> None:
     assert "GPUs         2 allotted, their use is not measured\n" in said
     assert "--mem=1300M would have been enough memory on each node\n" in said
     assert "--time=00:15:00 would have been enough" in said
+
+
+HELD = b"12|PENDING|N/A|0|ml|1|ada|launch failed requeued held\n"
+REQUEUED = {**ENDED, "SLURM_JOB_MAIL_TYPE": "Requeued"}
+
+
+def test_the_mail_about_a_job_that_is_held_says_what_muster_job_says(send) -> None:
+    programs = Programs(others={"/usr/bin/squeue": (0, HELD)})
+    assert send(programs, environment=REQUEUED) == 0
+    said = text(programs)
+    assert "It waits: it could not be started, and is held (launch failed requeued held)" in said
+    assert "What you can do: send its number to an administrator" in said
+    assert "What it used" not in said
+
+
+def test_the_mail_about_a_dependency_that_never_comes_says_what_to_do(send) -> None:
+    line = b"12|PENDING|N/A|0|ml|1|ada|DependencyNeverSatisfied\n"
+    programs = Programs(others={"/usr/bin/squeue": (0, line)})
+    send(programs, environment={**ENDED, "SLURM_JOB_MAIL_TYPE": "Invalid dependency"})
+    assert "What you can do: scancel it, and submit both again" in text(programs)
+
+
+def test_the_mail_about_a_job_that_is_queued_again_goes_without_squeue(send) -> None:
+    programs = Programs(others={"/usr/bin/squeue": (1, b"")})
+    assert send(programs, environment=REQUEUED) == 0
+    assert (
+        "Why it waits is not known: squeue failed: slurmctld is away; `muster-job 12` may say it "
+        "later"
+    ) in text(programs)
 
 
 def test_the_mail_about_the_begin_asks_nobody(send) -> None:

@@ -8,6 +8,9 @@ import pytest
 from typer.testing import CliRunner
 from viewkit import Watched, cold_start
 
+from muster.autoscaler.slurm import slurmctld
+from muster.autoscaler.slurm.slurmctld import Queued
+from muster.cli import host_programs
 from muster.cli.main import app
 
 
@@ -127,6 +130,62 @@ def test_a_job_where_there_is_no_slurm(watched, tmp_path, monkeypatch):
     shown = muster("why", "7", "--status", watched.status_file)
     assert shown.exit_code == 2
     assert "squeue" in shown.stderr
+
+
+class Queue:
+    """slurmctld with a job that is pending and one that runs."""
+
+    def queue(self):
+        alike = {
+            "start": 0.0,
+            "user": "ada",
+            "partition": "debug",
+            "count": 1,
+            "nodes": (),
+            "asked": (),
+            "name": "x",
+        }
+        return [
+            Queued(id=7, shown="7_[1-3]", state="PENDING", reason="AssocGrpGRES", **alike),
+            Queued(id=8, shown="8", state="RUNNING", reason="None", **alike),
+        ]
+
+    def partitions(self):
+        return {}
+
+
+@pytest.fixture
+def muster_job(tmp_path, monkeypatch):
+    """muster-job of the host, which repeats its words or fails."""
+    monkeypatch.setattr(slurmctld, "Slurm", Queue)
+    monkeypatch.setattr(host_programs, "PROGRAMS", tmp_path)
+
+    def write(does):
+        program = tmp_path / "muster-job"
+        program.write_text(f"#!/bin/sh\n{does}\n")
+        program.chmod(0o755)
+
+    return write
+
+
+def test_of_a_job_that_is_pending_it_says_what_muster_job_says(watched, muster_job):
+    muster_job('echo "said of $*"')
+    for number in ("7", "7_[1-3]"):
+        shown = muster("why", number, "--status", watched.status_file)
+        first, second = shown.stdout.splitlines()
+        assert first.startswith("job 7_[1-3] waits with the reason AssocGrpGRES")
+        assert second == "said of -- 7"
+    assert "said of" not in muster("why", "8", "--status", watched.status_file).stdout
+
+
+@pytest.mark.parametrize("does", [None, "echo half; exit 1"])
+def test_without_muster_job_it_says_its_own(watched, muster_job, does):
+    if does:
+        muster_job(does)
+    shown = muster("why", "7", "--status", watched.status_file)
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("job 7_[1-3] waits with the reason AssocGrpGRES")
+    assert shown.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [["nodes"], ["why", "lab-debug-0"], ["why", "7"]])

@@ -61,12 +61,16 @@ class Slurmctld:
         return self.lua.eval("function(t) return setmetatable({}, {__index = t}) end")(table)
 
     def submit(self, fields: dict[str, str]) -> int:
-        code: int = self.lua.globals()["slurm_job_submit"](self._job(fields), {}, 20001)
+        code: int = self.lua.globals()["slurm_job_submit"](
+            self._job(fields), self.lua.table(), 20001
+        )
         return code
 
     def modify(self, fields: dict[str, str]) -> int:
         record = self._job({"tres_per_node": "gres/gpu:nosuch:1"})
-        code: int = self.lua.globals()["slurm_job_modify"](self._job(fields), record, {}, 20001)
+        code: int = self.lua.globals()["slurm_job_modify"](
+            self._job(fields), record, self.lua.table(), 20001
+        )
         return code
 
 
@@ -118,9 +122,12 @@ def test_an_error_of_the_script_refuses_nobody(slurmctld):
         broken = setmetatable({}, {__index = function() error("no such field") end})
     """)
     broken = controller.lua.globals()["broken"]
-    assert controller.lua.globals()["slurm_job_submit"](broken, {}, 0) == SUCCESS
+    assert (
+        controller.lua.globals()["slurm_job_submit"](broken, controller.lua.table(), 0) == SUCCESS
+    )
     assert controller.lua.globals()["slurm_job_modify"](broken, broken, {}, 0) == SUCCESS
-    assert len(controller.logged) == 2
+    # Types of GPUs are looked at in both, limits in the first.
+    assert len(controller.logged) == 3
     assert all("no such field" in line for line in controller.logged)
 
 

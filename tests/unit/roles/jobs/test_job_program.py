@@ -27,6 +27,7 @@ class Slurm:
 
     def __init__(self, **answers: "str | Exception") -> None:
         self.answers = {"squeue": UNKNOWN, "sacct": "", "sstat": "", "names": "7|7\n", **answers}
+        self.answers.setdefault("sprio", "error: you are not running a supported priority plugin")
         self.asked: list[Sequence[str]] = []
 
     def __call__(
@@ -38,6 +39,10 @@ class Slurm:
         answer = self.answers[command[0].rpartition("/")[2]]
         if "--format=%Q" in command:
             answer = "500\n7\n300\n"
+        if "--format=%a|%q" in command:
+            answer = self.answers["account"]
+        if "--weights" in command:
+            answer = self.answers["weights"]
         if records.NAMES in command:
             answer = self.answers["names"]
         if isinstance(answer, Exception):
@@ -57,6 +62,36 @@ def test_a_waiting_job(release: str) -> None:
     said = job.report("5", slurm, NOW)
     assert said.startswith("Job 5, of root: PENDING, 2 nodes in ml-gpu\n  It waits: nodes that it")
     assert "Elapsed" not in said
+
+
+def test_a_job_that_waits_for_a_limit_is_told_all_of_it(release: str) -> None:
+    slurm = Slurm(
+        squeue="5|PENDING|N/A|61234|ml-gpu|1|eve|AssocGrpGRES\n",
+        account="students|long\n",
+        scontrol=text("assoc_mgr", f"{release}.assoc"),
+        sprio="61234 0 51000 234 10000 0 0 0\n",
+        weights="100000 10000 50000 0 0 0\n",
+    )
+    lines = [line.strip() for line in job.report("5", slurm, NOW).splitlines()]
+    assert lines[1:4] == [
+        "It waits: the jobs of its account have together what they may have: GPUs (or another "
+        "generic resource) (AssocGrpGRES)",
+        "The limit: account students allows all of its jobs together at most 6 GPUs, in use: 6",
+        "What you can do: wait until others end (squeue --account=students lists them), or ask for "
+        "less",
+    ]
+    assert lines[-1].startswith("Its priority is 61234: 51000 of 100000 for fairshare")
+
+
+def test_a_job_that_waits_for_a_limit_that_slurm_hides_is_told_where_limits_are(release) -> None:
+    slurm = Slurm(
+        squeue="5|PENDING|N/A|9|ml-gpu|1|eve|QOSMaxWallDurationPerJobLimit\n",
+        account="students|long\n",
+        scontrol="error: Access/permission denied",
+    )
+    said = job.report("5", slurm, NOW)
+    assert "The limit: " not in said
+    assert "What you can do: ask for less; sacctmgr show associations" in said
 
 
 def test_a_finished_job(release: str) -> None:

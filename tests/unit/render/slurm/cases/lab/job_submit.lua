@@ -1,5 +1,267 @@
 local TYPES = {}
 local INSTEAD = "they have no types here, ask for --gpus=1 instead"
+local QOS = {}
+local ACCOUNTS = {}
+
+-- Say which limit a job is beyond by itself: whose it is, what it allows, and what to do. SLURM alone
+-- refuses, or lets the job wait; it sends what is said here along with either (job_submit_user_msg
+-- in proc_req.c of slurmctld, 22.05 and 24.11). So nothing that SLURM takes is refused here, also
+-- where somebody has changed a limit with sacctmgr.
+-- QOS and ACCOUNTS come from the definition, in sacctmgr's names; times are in minutes, memory in MiB.
+-- What others use is not known: slurm.jobs can have records that slurmctld has freed in the same
+-- second (_update_jobs_global of job_submit_lua.c), and nothing else is handed to Lua.
+
+local WORDS = {cpu = "CPUs", mem = "MiB of memory", node = "nodes", ["gres/gpu"] = "GPUs"}
+local WHOM = {
+    MaxTRESPerJob = "a job",
+    MaxTRESPerUser = "the jobs of a user together",
+    MaxTRESPerAccount = "the jobs of an account together",
+    GrpTRES = "all of its jobs together",
+}
+local SUBMITTED = {
+    MaxSubmitJobsPerUser = "a user",
+    MaxSubmitJobsPerAccount = "an account",
+    GrpSubmitJobs = "all together",
+    MaxSubmitJobs = "a user",
+}
+
+-- A number that was asked for; nil for NO_VAL and, of a field with 64 bits, for what is above.
+local function given(number)
+    if number and number < 4294967294 then
+        return number
+    end
+    return nil
+end
+
+local function clock(minutes)
+    local days = math.floor(minutes / 1440)
+    local text = string.format("%02d:%02d:00", math.floor(minutes / 60) % 24, minutes % 60)
+    return days > 0 and days .. "-" .. text or text
+end
+
+-- Add the GPUs of a text such as gres:gpu:TYPE:1 (up to 22.05), gres/gpu:TYPE=1 or gres/gpu:2,
+-- times a factor, to a table, by TRES.
+local function add_gpus(found, text, factor)
+    for entry in (text or ""):gmatch("[^,]+") do
+        local name, rest = entry:gsub("^gres[:/]", ""):match("^(%a+)(.*)$")
+        if name == "gpu" then
+            local kind, count = rest:match("^[:=]([^:=]+)[:=](%d+)$")
+            kind = kind or rest:match("^[:=]([^:=]+)$")
+            if kind and kind:match("^%d+$") and not TYPES[kind] then
+                kind, count = nil, kind
+            end
+            local number = (tonumber(count) or 1) * factor
+            found["gres/gpu"] = (found["gres/gpu"] or 0) + number
+            if kind then
+                found["gres/gpu:" .. kind] = (found["gres/gpu:" .. kind] or 0) + number
+            end
+        end
+    end
+end
+
+-- What a job asks for at least, by TRES: for all of it, and on each node.
+local function asked(job)
+    local nodes, cpus = given(job.min_nodes), given(job.min_cpus)
+    local per_node, whole = {}, {cpu = cpus, node = nodes}
+    add_gpus(per_node, job.tres_per_node, 1)
+    local ways = {{}, {}, {}}
+    add_gpus(ways[1], job.tres_per_node, nodes or 1)
+    add_gpus(ways[2], job.tres_per_job, 1)
+    add_gpus(ways[3], job.tres_per_task, given(job.num_tasks) or 1)
+    for _, way in ipairs(ways) do
+        for tres, number in pairs(way) do
+            whole[tres] = math.max(whole[tres] or 0, number)
+        end
+    end
+    per_node.mem = given(job.min_mem_per_node)
+    -- --mem=0 is all memory of the node.
+    if per_node.mem and per_node.mem > 0 then
+        whole.mem = per_node.mem * (nodes or 1)
+    elseif given(job.min_mem_per_cpu) then
+        whole.mem = job.min_mem_per_cpu * (cpus or 1)
+    end
+    return whole, per_node
+end
+
+-- How many jobs an array is: of 1-9:2,12%4 there are 6; 1 for what is no array.
+local function tasks(text)
+    local count = 0
+    for part in (text or ""):gsub("%%.*", ""):gmatch("[^,]+") do
+        local first, last, step = part:match("^(%d+)%-(%d+):?(%d*)$")
+        if first then
+            step = math.max(tonumber(step) or 1, 1)
+            count = count + math.floor((last - first) / step) + 1
+        else
+            count = count + 1
+        end
+    end
+    return math.max(count, 1)
+end
+
+-- Association and accounts of a job, from its user upwards.
+local function associations(job)
+    local levels = {}
+    local account = ACCOUNTS[(job.account or job.default_account or ""):lower()]
+    local own = account and account.users[job.user_name]
+    if own then
+        levels[1] = {own, job.user_name .. " in account " .. account.name}
+    end
+    while account do
+        levels[#levels + 1] = {account, "account " .. account.name}
+        account = ACCOUNTS[account.parent]
+    end
+    return levels
+end
+
+-- The QoS of the partition, which goes before that of the job.
+local function kinds(job, partition, levels)
+    local name = job.qos or job.default_qos
+    for _, level in ipairs(levels) do
+        local allowed = level[1].qos
+        if not name and allowed and #allowed == 1 then
+            name = allowed[1]
+        end
+    end
+    local found = {}
+    for _, one in ipairs({partition and partition.qos or "", name or "normal"}) do
+        local qos = QOS[one:lower()]
+        if qos then
+            found[#found + 1] = {qos, "QoS " .. qos.name}
+        end
+    end
+    return found
+end
+
+-- The first that limits it: its value, and who.
+local function first(key, tres, ...)
+    for _, levels in ipairs({...}) do
+        for _, level in ipairs(levels) do
+            local value = level[1][key]
+            if tres then
+                value = value and value[tres]
+            end
+            if value then
+                return value, level[2]
+            end
+        end
+    end
+    return nil
+end
+
+-- The least that an account and those above it allow all their jobs.
+local function least(key, tres, levels)
+    local value, who
+    for _, level in ipairs(levels) do
+        local one = first(key, tres, {level})
+        if one and (not value or one < value) then
+            value, who = one, level[2]
+        end
+    end
+    return value, who
+end
+
+local function words(tres)
+    local kind = tres:match("^gres/gpu:(.*)$")
+    return WORDS[tres] or (kind and "GPUs of type " .. kind) or tres
+end
+
+local function beyond(value, who, whom, number, what)
+    if value and number > value then
+        return string.format("%s allows %s at most %d %s, and this job asks for %d: ask for less, or "
+            .. "for another QoS or account that allows it", who, whom, value, what, number)
+    end
+    return nil
+end
+
+local function of_tres(job, whole, per_node, qos, levels)
+    -- In an order that does not change from job to job.
+    local names = {}
+    for tres in pairs(whole) do
+        names[#names + 1] = tres
+    end
+    table.sort(names)
+    for _, tres in ipairs(names) do
+        for _, key in ipairs({"MaxTRESPerUser", "MaxTRESPerJob", "MaxTRESPerAccount", "GrpTRES"}) do
+            local value, who = first(key, tres, qos)
+            if not value and key == "MaxTRESPerJob" then
+                value, who = first(key, tres, levels)
+            elseif not value and key == "GrpTRES" then
+                value, who = least(key, tres, levels)
+            end
+            local said = beyond(value, who, WHOM[key], whole[tres], words(tres))
+            if said then
+                return said
+            end
+        end
+    end
+    for tres, number in pairs(per_node) do
+        local value, who = first("MaxTRESPerNode", tres, qos, levels)
+        local said = beyond(value, who, "a job on each node", number, words(tres))
+        if said then
+            return said
+        end
+    end
+    local value, who = first("MinTRESPerJob", "gres/gpu", qos)
+    if value and value > 0 and not whole["gres/gpu"] and not job.tres_per_socket then
+        return string.format("%s takes only jobs with %d or more GPUs, and this one asks for none: "
+            .. "add --gpus=%d, or use another partition or QoS", who, value, value)
+    end
+    return nil
+end
+
+local function of_count(job, qos, levels)
+    local number = tasks(job.array_inx)
+    for _, key in ipairs({"MaxSubmitJobsPerUser", "MaxSubmitJobsPerAccount", "GrpSubmitJobs"}) do
+        local value, who = first(key, nil, qos)
+        if not value and key == "GrpSubmitJobs" then
+            value, who = least(key, nil, levels)
+        end
+        local said = beyond(value, who, SUBMITTED[key], number, "jobs (waiting ones too)")
+        if said then
+            return said
+        end
+    end
+    if first("MaxSubmitJobsPerUser", nil, qos) or first("MaxSubmitJobsPerAccount", nil, qos) then
+        return nil
+    end
+    local value, who = first("MaxSubmitJobs", nil, levels)
+    return beyond(value, who, SUBMITTED.MaxSubmitJobs, number, "jobs (waiting ones too)")
+end
+
+local function of_time(job, qos, levels)
+    local value, who = first("MaxWallDurationPerJob", nil, qos, levels)
+    -- A job that asks for no time gets what it may have.
+    if not value or not job.time_limit or job.time_limit == 4294967294 or job.time_limit <= value then
+        return nil
+    end
+    local wanted = job.time_limit >= 4294967294 and "no limit" or clock(job.time_limit)
+    return string.format("%s allows a job at most %s, and this one asks for %s: ask for --time=%s, or "
+        .. "for another QoS or account that allows it", who, clock(value), wanted, clock(value))
+end
+
+-- The partition of a job, of several the first: SLURM refuses a job that one of them refuses.
+local function partition_of(job, partitions)
+    local name = (job.partition or ""):match("^[^,]+")
+    if name then
+        return partitions[name]
+    end
+    for _, partition in pairs(partitions) do
+        if partition.flag_default == 1 then
+            return partition
+        end
+    end
+    return nil
+end
+
+-- The sentence about the first limit that a job is beyond; nil if there is none.
+local function limit_said(job, partitions)
+    local levels = associations(job)
+    local qos = kinds(job, partition_of(job, partitions), levels)
+    local whole, per_node = asked(job)
+    return of_time(job, qos, levels)
+        or of_tres(job, whole, per_node, qos, levels)
+        or of_count(job, qos, levels)
+end
 
 -- Refuse a job that asks for a type of GPU that no node has, and list the types that exist.
 -- TYPES and INSTEAD come from the definition; everything else that a job asks for is SLURM's own.
@@ -50,9 +312,24 @@ local function judge(job)
     return result
 end
 
+-- Modifying has no sentence about limits: a job's other wishes are not in `job` then, and 22.05 sends
+-- none to the client.
+local function inform(job, partitions)
+    local ran, result = pcall(limit_said, job, partitions)
+    if not ran then
+        slurm.log_error("%s", "job_submit.lua: " .. tostring(result))
+    elseif result then
+        slurm.log_user("%s", result)
+    end
+end
+
 -- slurmctld does not start without both functions and this return value (src/lua/slurm_lua.c).
 function slurm_job_submit(job, partitions, uid)
-    return judge(job)
+    local code = judge(job)
+    if code == slurm.SUCCESS then
+        inform(job, partitions)
+    end
+    return code
 end
 
 function slurm_job_modify(job, record, partitions, uid)

@@ -69,11 +69,7 @@ def report(job: str, run: Run, now: datetime) -> str:
         NotKnownError: a program of SLURM failed.
 
     """
-    waits = [entry for entry in waiting.entries(job, run) if entry.waits]
-    text = "".join(
-        _waiting(entry, count, waiting.before(entry, run), now)
-        for entry, count in waiting.grouped(waits)
-    )
+    text = waiting.report(job, run, now)
     try:
         known = records.asked(job, run)
     except NotKnownError:
@@ -82,20 +78,13 @@ def report(job: str, run: Run, now: datetime) -> str:
             return text
         raise
     started = [record for record in known if records.state(record) != "PENDING"]
-    if not records.allocations(started) or (waits and not _has_run(started)):
+    if not records.allocations(started) or (text and not _has_run(started)):
         return text
     return text + _used(job, started, run)
 
 
 def _has_run(found: Sequence[Record]) -> bool:
     return any(record["ElapsedRaw"] not in ("", "0") for record in records.allocations(found))
-
-
-def _waiting(entry: waiting.Entry, count: int, ahead: int | None, now: datetime) -> str:
-    tasks = f", and {count - 1} more like it" if count > 1 else ""
-    nodes = f"{entry.nodes} node{'s' if entry.nodes != '1' else ''}"
-    head = f"Job {entry.job}{tasks}, of {entry.user}: {entry.state}, {nodes} in {entry.partition}\n"
-    return head + "".join(f"  {said}\n" for said in waiting.sentences(entry, ahead, now))
 
 
 def _used(job: str, found: Sequence[Record], run: Run) -> str:

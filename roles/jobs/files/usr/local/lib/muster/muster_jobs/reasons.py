@@ -5,6 +5,7 @@ The names are those of slurm_protocol_defs.c, since 24.05 job_state_reason.c, of
 """
 
 import re
+from dataclasses import dataclass
 
 _ASK = "an administrator sees what can be done"
 _LIMITS = "sacctmgr show associations and sacctmgr show qos list the limits"
@@ -170,33 +171,66 @@ _TIMES = {
 }
 
 
+@dataclass(frozen=True)
+class Named:
+    """What the name of a limit says of it: AssocGrpGRES, QOSMaxJobsPerUserLimit."""
+
+    of_account: bool
+    """Of an association or an account; else of a QOS."""
+    kind: str
+    """Grp, Max or Min."""
+    what: str
+    """A key of what is counted: Job, Submit, Wall, CPU, GRES..."""
+    time: str
+    """Minutes, RunMinutes or RunMins where it is counted times minutes; else empty."""
+    per: str
+    """For whom it is counted: Job, Node, User, Account; empty for all together."""
+
+
+def named(reason: str) -> "Named | None":
+    """Return what a reason says if it is the name of a limit."""
+    found = _LIMIT.fullmatch(reason.strip().strip("()"))
+    if not found:
+        return None
+    what = next(key for key in _WHAT if found["what"].lower().startswith(key.lower()))
+    of_account = found["whose"] == "Assoc"
+    per = found["per"] or ""
+    if found["kind"] != "Grp" and not per:
+        # AssocMaxJobsLimit counts the jobs of a user in an account.
+        per = "User" if what in ("Job", "Submit") else "Job"
+    return Named(of_account, found["kind"], what, found["time"], per)
+
+
 def words(reason: str) -> tuple[str, str]:
     """Return why a job waits and what its owner can do, for what `squeue` has as reason."""
     text = reason.strip().strip("()").replace("_", " ")
     for name, said in WORDS.items():
         if text == name or re.match(rf"{re.escape(name)}\b[^\w]", text):
             return said
-    limit = _LIMIT.fullmatch(text)
-    if limit:
+    if limit := named(reason):
         return _limit_words(limit)
     return f"SLURM says: {text}", "send its number to an administrator if that does not help"
 
 
-def _limit_words(limit: "re.Match[str]") -> tuple[str, str]:
+def counted(limit: Named) -> str:
+    """Return what a limit counts, such as `CPUs times minutes that running jobs have left`."""
+    return _WHAT[limit.what] + _TIMES[limit.time]
+
+
+def _limit_words(limit: Named) -> tuple[str, str]:
     """Return the same for a limit, whose name is made of parts."""
-    whose = "account" if limit["whose"] == "Assoc" else "QOS"
-    key = next(key for key in _WHAT if limit["what"].lower().startswith(key.lower()))
-    what = _WHAT[key] + _TIMES[limit["time"]]
-    if limit["kind"] == "Min":
+    whose = "account" if limit.of_account else "QOS"
+    what = counted(limit)
+    if limit.kind == "Min":
         return f"it asks for less than its {whose} wants: {what}", f"ask for more; {_LIMITS}"
-    if limit["kind"] == "Grp":
+    if limit.kind == "Grp":
         said = f"the jobs of its {whose} have together what they may have: {what}"
-    elif limit["per"] == "Account":
+    elif limit.per == "Account":
         said = f"the jobs of its account have what its {whose} allows them: {what}"
-    elif limit["per"] == "User" or key in ("Job", "Submit"):
+    elif limit.per == "User":
         said = f"the jobs of its owner have what its {whose} allows them: {what}"
     else:
-        thing = "each node" if limit["per"] == "Node" else "a job"
+        thing = "each node" if limit.per == "Node" else "a job"
         return (
             f"it asks for more than its {whose} allows {thing}: {what}",
             f"ask for less; {_LIMITS}",

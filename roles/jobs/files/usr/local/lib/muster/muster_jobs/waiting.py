@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from muster_jobs import limits, priority
+from muster_jobs.limits import Limit
 from muster_jobs.reasons import words
 from muster_jobs.records import NotKnownError, Run, clean, output
 from muster_jobs.units import duration, number
@@ -45,6 +47,11 @@ class Entry:
     nodes: str
     user: str
     reason: str
+
+    @property
+    def number(self) -> str:
+        """Its number; of tasks of an array that of the array."""
+        return self.job.partition("_")[0]
 
     @property
     def waits(self) -> bool:
@@ -92,22 +99,49 @@ def before(entry: Entry, run: Run) -> int | None:
     return sum(number(line.strip()) > entry.priority for line in text.splitlines())
 
 
-def sentences(entry: Entry, ahead: int | None, now: datetime) -> list[str]:
+def report(job: str, run: Run, now: datetime) -> str:
+    """Return why a job waits, or tasks of an array, as text; empty where nothing waits.
+
+    Raises:
+        NotKnownError: squeue failed.
+
+    """
+    waits = [entry for entry in entries(job, run) if entry.waits]
+    return "".join(_told(entry, count, run, now) for entry, count in grouped(waits))
+
+
+def _told(entry: Entry, count: int, run: Run, now: datetime) -> str:
+    tasks = f", and {count - 1} more like it" if count > 1 else ""
+    nodes = f"{entry.nodes} node{'s' if entry.nodes != '1' else ''}"
+    head = f"Job {entry.job}{tasks}, of {entry.user}: {entry.state}, {nodes} in {entry.partition}\n"
+    limit, made_of = None, ""
+    if entry.state == "PENDING":
+        limit = limits.limit(entry.job, entry.reason, entry.user, entry.partition, run)
+        # A held job has none.
+        made_of = priority.sentence(entry.number, run) if entry.priority else ""
+    said = sentences(entry, before(entry, run), now, limit)
+    return head + "".join(f"  {one}\n" for one in [*said, made_of] if one)
+
+
+def sentences(
+    entry: Entry, ahead: int | None, now: datetime, limit: Limit | None = None
+) -> list[str]:
     """Return why a job waits, what its owner can do, and when it may start.
 
     Args:
         entry: The job in the queue.
         ahead: What `before` says.
         now: The host's time, without zone, as SLURM writes times.
+        limit: The limit for which it waits, if that is known.
 
     """
     why, remedy = _NOT_READY.get(entry.state) or words(entry.reason)
-    number_of_job = entry.job.partition("_")[0]
     shown = f" ({entry.reason})" if entry.state == "PENDING" else ""
-    found = [
-        f"It waits: {why}{shown}",
-        f"What you can do: {remedy.replace('JOB', number_of_job)}",
-    ]
+    found = [f"It waits: {why}{shown}"]
+    if limit:
+        found.append(limit.says)
+        remedy = limit.remedy
+    found.append(f"What you can do: {remedy.replace('JOB', entry.number)}")
     if entry.state == "PENDING" and ahead:
         are = "job of the partition is" if ahead == 1 else "jobs of the partition are"
         found.append(f"{ahead} waiting {are} before it ({entry.partition})")

@@ -1,0 +1,91 @@
+"""What sbatch says of limits, by a real Lua: fields as job_submit_lua.c of slurmctld has them.
+
+Fields of whole numbers that nobody set have NO_VAL there, texts are nil (tags slurm-22-05-8-1 and
+slurm-24-11-5-1).
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_job_submit import SUCCESS, TYPED, Slurmctld
+
+from muster.render.slurm import render
+
+NO_VAL, INFINITE = 2**32 - 2, 2**32 - 1
+CASES = json.loads((Path(__file__).parent / "cases" / "limit-requests.json").read_text())
+UNSET = {
+    "user_name": "ada",
+    "default_account": "lab-test",
+    "default_qos": "normal",
+    **dict.fromkeys(["time_limit", "min_nodes", "min_cpus", "num_tasks"], NO_VAL),
+}
+
+
+class Limited(Slurmctld):
+    """The same with the two partitions that ada may use."""
+
+    def ask(self, fields: dict[str, Any]) -> int:
+        asked = {**UNSET, **fields}
+        partitions = {
+            "ml-cpu": self._job({"name": "ml-cpu", "flag_default": 1}),
+            "ml-gpu": self._job({"name": "ml-gpu", "flag_default": 0, "qos": "gpu-nodes"}),
+        }
+        job = self._job({key: value for key, value in asked.items() if value is not None})
+        submit = self.lua.globals()["slurm_job_submit"]
+        code: int = submit(job, self.lua.table_from(partitions), 20001)
+        return code
+
+
+@pytest.fixture
+def slurmctld(lab) -> Callable[..., Limited]:
+    return lambda change=None: Limited(render(lab(change or CASES["cluster"])).job_submit_lua)
+
+
+@pytest.mark.parametrize("case", CASES["requests"], ids=lambda case: case["name"])
+def test_a_job_is_told_of_the_limit_that_it_is_beyond(slurmctld, case) -> None:
+    controller = slurmctld()
+    # SLURM refuses, or lets it wait: who changed a limit by hand is not contradicted.
+    assert controller.ask(case["job"]) == SUCCESS
+    assert controller.logged == []
+    assert len(controller.told) == (case["says"] is not None)
+    if case["says"]:
+        assert controller.told[0].startswith(case["says"])
+
+
+def test_an_unknown_type_is_told_and_no_limit_beside(slurmctld) -> None:
+    controller = slurmctld()
+    assert controller.ask({"tres_per_job": "gres/gpu:nosuch:99"}) != SUCCESS
+    assert len(controller.told) == 1
+
+
+def test_a_cluster_with_limits_and_no_gpus_has_the_script(lab) -> None:
+    change = {
+        "nodes": {"gpu": {"gpus": None}},
+        "qos": {"normal": {"max_wall": "1-00:00:00"}},
+    }
+    files = render(lab(change))
+    assert "\nJobSubmitPlugins=lua\n" in files.slurm_conf
+    controller = Limited(files.job_submit_lua)
+    assert controller.ask({"time_limit": 1441}) == SUCCESS
+    assert controller.told[0].startswith("QoS normal allows a job at most 1-00:00:00")
+    controller.ask({"tres_per_job": "gres/gpu:a:1"})
+    assert controller.told[-1].endswith("there are no GPUs here, ask for none")
+
+
+def test_limits_of_accounts_alone_are_told(lab) -> None:
+    change: dict[str, Any] = {**TYPED, "accounts": {"LAB-test": {"grp_tres": {"gpu": 1}}}}
+    controller = Limited(render(lab(change)).job_submit_lua)
+    controller.ask({"tres_per_job": "gres/gpu:2"})
+    assert controller.told[0].startswith(
+        "account LAB-test allows all of its jobs together at most 1"
+    )
+
+
+def test_an_error_of_the_script_is_logged_and_refuses_nobody(slurmctld) -> None:
+    controller = slurmctld()
+    assert controller.ask({"array_inx": 7.5, "tres_per_socket": None, "account": {}}) == SUCCESS
+    assert controller.told == []
+    assert len(controller.logged) == 1
