@@ -21,7 +21,7 @@ SCRIPT = f"#!/bin/sh\nexec {SERVER} start\n"
 _SBATCH = ["/usr/bin/sbatch", "--parsable", "--no-requeue", "--job-name=notebook"]
 _SRUN = ["/usr/bin/srun", "--overlap", "--quiet", "--input=none", "--nodes=1", "--ntasks=1"]
 _SUBMIT_SECONDS = 120
-"""sbatch itself tries again for a minute where slurmctld has no room for more jobs (MaxJobCount)."""
+"""sbatch tries again for a minute where slurmctld has no room for more jobs (MaxJobCount)."""
 _STEP_SECONDS = READY_SECONDS + 60
 POLL_SECONDS = 3
 _LAST_LINES = 3
@@ -81,6 +81,8 @@ class Waiter:
             try:
                 found = waiting.entries(job, self.run)
             except NotKnownError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    raise NotebookError(f"{error}; type notebook on a login node") from error
                 # The job does not need slurmctld to keep its place.
                 news: tuple[str, ...] = (str(error),)
                 lines = [f"{error}; the job stays where it is, and notebook asks again"]

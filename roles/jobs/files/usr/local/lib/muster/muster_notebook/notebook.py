@@ -4,6 +4,7 @@
 import argparse
 import os
 import pwd
+import re
 import shlex
 import shutil
 import socket
@@ -28,12 +29,13 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     whole = argparse.ArgumentParser(
         prog="notebook",
-        usage="notebook [--port PORT] [OPTION OF SBATCH ...]\n       notebook [--port PORT] --job JOB",
-        description="Submit JupyterLab as a job, and print the ssh line that reaches it from your own "
-        "machine. Load the module that has JupyterLab first. The notebook ends with the job: at its "
-        "time limit, by scancel, or by Shut Down in JupyterLab's menu.",
-        epilog=f"Exit code {DONE}: the line is printed. {FAILED}: there is no notebook. {WRONG}: the "
-        f"words are wrong. {INTERRUPTED}: you did not wait for it.",
+        usage="notebook [--port PORT] [OPTION OF SBATCH ...]\n"
+        "       notebook [--port PORT] --job JOB",
+        description="Submit JupyterLab as a job, and print the ssh line that reaches it from your "
+        "own machine. Load the module that has JupyterLab first. The notebook ends with the job: "
+        "at its time limit, by scancel, or by Shut Down in JupyterLab's menu.",
+        epilog=f"Exit code {DONE}: the line is printed. {FAILED}: there is no notebook. {WRONG}: "
+        f"the words are wrong. {INTERRUPTED}: you did not wait for it.",
         allow_abbrev=False,
     )
     whole.add_argument(
@@ -54,7 +56,7 @@ def _port(text: str) -> int:
 def run_program(
     command: Sequence[str], timeout: float, data: bytes | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run a program of SLURM: as the user would, but for steps of another job that this shell is in."""
+    """Run a program of SLURM; squeue and srun don't see of which job this shell may be a part."""
     environment = dict(os.environ)
     if command[0].endswith(("/srun", "/squeue")):
         unwanted = ("SLURM_", "SQUEUE_", "LC_")
@@ -80,9 +82,9 @@ def main(words: Sequence[str], run: Run = run_program) -> int:
         whole.error(f"{options.job!r} is no number of a job, such as 12")
     if options.job is not None and for_sbatch:
         whole.error(f"job {options.job} has its options already: leave out {for_sbatch[0]}")
-    scripts = [word for word in for_sbatch if word == "--" or word.startswith("--wrap")]
-    if scripts:
-        whole.error(f"{scripts[0]} would start something else: leave it out")
+    wrong = refused(for_sbatch)
+    if wrong is not None:
+        whole.error(f"{wrong!r} would start something else, or more than one: leave it out")
     number = options.job or ""
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     try:
@@ -98,12 +100,14 @@ def main(words: Sequence[str], run: Run = run_program) -> int:
         _say(_left(number))
         return INTERRUPTED
     except NotebookError as error:
-        _say(f"error: {error}\n")
         if number and job.has_ended(number, run):
-            _say(f"Job {number} ended before the notebook was ready; muster-job {number} says how")
-            _say(f", and {job.log_of(number, home)} why:\n{job.last_lines(job.log_of(number, home))}")
-        elif number:
-            _say(_left(number))
+            log = job.log_of(number, home)
+            _say(
+                f"error: job {number} ended before its notebook was ready: muster-job {number} says "
+                f"how, and {log} why\n{job.last_lines(log)}"
+            )
+            return FAILED
+        _say(f"error: {error}\n{_left(number) if number else ''}")
         return FAILED
     login = pwd.getpwuid(os.getuid()).pw_name
     reach = lines(number, place, login, socket.gethostname(), options.port)
@@ -111,9 +115,21 @@ def main(words: Sequence[str], run: Run = run_program) -> int:
     return DONE
 
 
+def refused(words: Sequence[str]) -> str | None:
+    """Return the word with which sbatch would not start one notebook: a script, or an array."""
+    takes_a_value = False
+    for word in words:
+        if word == "--" or re.match(r"--wrap|--array|-a", word):
+            return word
+        if not word.startswith("-") and not takes_a_value:
+            return word
+        takes_a_value = re.fullmatch(r"-[A-Za-z]|--[^=]+", word) is not None
+    return None
+
+
 def _left(number: str) -> str:
     if not number:
-        return "no job was submitted\n"
+        return "squeue --me shows whether the job was submitted\n"
     return (
         f"job {number} is still there: notebook --job {number} waits for it again, and "
         f"scancel {number} ends it\n"
@@ -136,9 +152,10 @@ def lines(number: str, place: Place, login: str, host: str, port: int) -> str:
         port: Of the own machine.
 
     """
+    over = [] if place.node == host else ["-J", f"{login}@{host}"]
     command = [
         *("ssh", "-N", "-o", "ExitOnForwardFailure=yes"),
-        *("-L", f"localhost:{port}:{place.socket}", "-J", f"{login}@{host}", f"{login}@{place.node}"),
+        *("-L", f"localhost:{port}:{place.socket}", *over, f"{login}@{place.node}"),
     ]
     return (
         f"JupyterLab runs on {place.node} until job {number} ends (scancel {number}).\n"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """In the job: start JupyterLab at a socket in a private folder, and tell where it is.
 
-A port of the node would be open to everybody who has a job there. A UNIX socket in a folder that only
-its owner enters is not, nor are those of the kernels, whose ports let others read what they print.
+A port of the node would be open to everybody who has a job there. A UNIX socket in a folder that
+only its owner enters is not, nor are those of the kernels, whose ports let others read what they
+print.
 """
 
 import fnmatch
@@ -27,10 +28,12 @@ FAILED = 1
 PROGRAM = "jupyter-lab"
 NOT_LOADED = (
     f"{PROGRAM} is not there: load the module that has it before you type notebook (module avail "
-    "jupyter; one that is marked (N) is not built, and module load says what an administrator types)"
+    "shows it; of one that is marked (N) module load says how an administrator builds it)"
 )
 READY_SECONDS = 300
 """JupyterLab reads thousands of files at its start, which takes a minute from a busy server."""
+_START_SECONDS = 60
+"""After which a job that has not made its folder is no notebook."""
 _LONGEST_SOCKET = 107
 """Bytes in the name of a UNIX socket (unix(7): sun_path, less the null byte)."""
 _LONGEST_NAME_OF_A_KERNEL = len("/kernel-") + 36 + len("-ipc-5")
@@ -82,8 +85,8 @@ def start(environment: Mapping[str, str]) -> NoReturn:
     longest = os.fsencode(private)
     if len(longest) + _LONGEST_NAME_OF_A_KERNEL > _LONGEST_SOCKET:
         raise NotebookError(
-            f"{private} is too long for the name of a socket: tell an administrator, who may choose a "
-            "shorter folder for scratch"
+            f"{private} is too long for the name of a socket: ask an administrator for a shorter "
+            "folder of scratch"
         )
     try:
         private.mkdir(mode=0o700)
@@ -130,21 +133,23 @@ def answer(
     node = environment.get("SLURMD_NODENAME") or socket.gethostname()
     if not lets_in(login, _lines()):
         raise NotebookError(
-            f"sshd of {node} lets people in not even with a job there (AllowUsers), so nobody could "
-            "reach the notebook: ask an administrator for a partition whose nodes do"
+            f"sshd of {node} lets nobody in, not even with a job there (AllowUsers), so the notebook "
+            "can't be reached: use a partition whose nodes do, or ask an administrator"
         )
     private = folder(environment)
-    deadline = clock() + READY_SECONDS
+    began = clock()
     while not _answers(private / "socket"):
-        if clock() >= deadline:
+        if clock() >= began + _START_SECONDS and not private.exists():
+            raise NotebookError(f"{private} is not on {node}, so this job is none of notebook's")
+        if clock() >= began + READY_SECONDS:
             raise NotebookError(
-                f"JupyterLab has not answered on {node} within {READY_SECONDS} s: see its output, and "
-                "end the job by scancel if it does not go on"
+                f"JupyterLab has not answered on {node} within {READY_SECONDS} s: see its output "
+                "(~/.local/state/muster), and end the job by scancel if it does not go on"
             )
         sleep(0.5)
     found = private.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise NotebookError(f"{private} is somebody else's: scancel the job, and start another one")
+        raise NotebookError(f"{private} is somebody else's: end the job, and start another one")
     token = (private / "token").read_text(encoding="ascii")
     return {"node": node, "socket": str(private / "socket"), "token": token}
 
@@ -161,7 +166,7 @@ def _lines() -> list[str]:
 
 
 def lets_in(login: str, lines: Iterable[str]) -> bool:
-    """Whether sshd's settings let a person in, as far as AllowUsers says; PAM asks for the job."""
+    """Whether sshd lets a person in, as far as AllowUsers says; PAM asks for the job."""
     words = [line.split() for line in lines]
     allowed = [name for line in words if line[:1] == ["AllowUsers"] for name in line[1:]]
     return not allowed or any(fnmatch.fnmatchcase(login, name) for name in allowed)
