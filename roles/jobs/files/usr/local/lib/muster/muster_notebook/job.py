@@ -13,6 +13,7 @@ from pathlib import Path
 
 from muster_jobs import waiting
 from muster_jobs.records import NotKnownError, Run, clean
+
 from muster_notebook.errors import NotebookError
 from muster_notebook.server import READY_SECONDS
 
@@ -54,8 +55,8 @@ def submit(options: Sequence[str], home: Path, run: Run) -> str:
     number = re.match(r"[0-9]+", done.stdout.decode("utf-8", "replace"))
     if done.returncode != 0 or number is None:
         raise NotebookError(
-            f"sbatch refuses the job ({said or done.returncode}): change the options, or wait until "
-            "others of your jobs are over if you have too many"
+            f"sbatch refuses the job ({said or done.returncode}): change the options, or wait "
+            "until others of your jobs are over if you have too many"
         )
     return number[0]
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from muster_jobs.records import JOB, Run
+
 from muster_notebook import job
 from muster_notebook.errors import NotebookError
 from muster_notebook.job import Place, Waiter
@@ -103,8 +104,8 @@ def main(words: Sequence[str], run: Run = run_program) -> int:
         if number and job.has_ended(number, run):
             log = job.log_of(number, home)
             _say(
-                f"error: job {number} ended before its notebook was ready: muster-job {number} says "
-                f"how, and {log} why\n{job.last_lines(log)}"
+                f"error: job {number} ended before its notebook was ready: muster-job {number} "
+                f"says how, and {log} why\n{job.last_lines(log)}"
             )
             return FAILED
         _say(f"error: {error}\n{_left(number) if number else ''}")
@@ -161,8 +162,8 @@ def lines(number: str, place: Place, login: str, host: str, port: int) -> str:
         f"JupyterLab runs on {place.node} until job {number} ends (scancel {number}).\n"
         "Type this on your own machine, and leave it open:\n\n"
         f"  {shlex.join(command)}\n\n"
-        f"If ssh says that port {port} is in use, or if you log in by another name than {host}, put "
-        "yours in its place.\n"
+        f"If ssh says that port {port} is in use, or if you log in by another name than {host}, "
+        "put yours in its place.\n"
     )
 
 

@@ -133,8 +133,8 @@ def answer(
     node = environment.get("SLURMD_NODENAME") or socket.gethostname()
     if not lets_in(login, _lines()):
         raise NotebookError(
-            f"sshd of {node} lets nobody in, not even with a job there (AllowUsers), so the notebook "
-            "can't be reached: use a partition whose nodes do, or ask an administrator"
+            f"sshd of {node} lets nobody in, not even with a job there (AllowUsers), so the "
+            "notebook can't be reached: use a partition whose nodes do, or ask an administrator"
         )
     private = folder(environment)
     began = clock()
