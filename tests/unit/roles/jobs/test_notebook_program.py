@@ -50,7 +50,7 @@ class Slurm:
         assert timeout > 0
         self.asked.append((command, data))
         if "--format=%Q" in command:
-            return done(b"500\n7\n")
+            return done(b"9999999999\n0\n")
         left = self.answers[command[0].rpartition("/")[2]]
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, BaseException):
@@ -92,7 +92,7 @@ def test_it_waits_in_words_and_prints_one_line_of_ssh(
     assert notebook.main(["-p", "ml-gpu", "--gres=gpu:1"], slurm) == 0
     out, err = capsys.readouterr()
     assert "Job 12 is JupyterLab; it is in the queue\n  It waits: nodes that it needs are" in err
-    assert "  2 waiting jobs of the partition are before it (ml-gpu)\n" in err
+    assert "  1 waiting job of the partition is before it (ml-gpu)\n" in err
     (line,) = re.findall(r"^  (ssh .*)$", out, re.MULTILINE)
     assert shlex.split(line) == [
         *("ssh", "-N", "-o", "ExitOnForwardFailure=yes"),
