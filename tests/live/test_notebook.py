@@ -36,7 +36,9 @@ class Notebook(NamedTuple):
 @pytest.fixture(scope="module", autouse=True)
 def _module(lab: Lab) -> None:
     add_requirements(lab, CONTROLLER, "jupyterlab-4", "3.11")
-    lab.change(lambda cluster: cluster["software"]["modules"].update({"apps/jupyter": {"4": MODULE}}))
+    lab.change(
+        lambda cluster: cluster["software"]["modules"].update({"apps/jupyter": {"4": MODULE}})
+    )
     run = lab.play()
     assert run.code == 0, run.output[-6000:]
 
@@ -72,7 +74,7 @@ def request(path: str, token: str = "", data: bytes | None = None) -> bytes:
     """Return what JupyterLab answers to a browser of this machine."""
     headers = {"Authorization": f"token {token}"} if token else {}
     wanted = urllib.request.Request(f"http://localhost:{PORT}{path}", data, headers)
-    with urllib.request.urlopen(wanted, timeout=30) as answer:
+    with urllib.request.urlopen(wanted, timeout=30) as answer:  # noqa: S310 (http)
         return bytes(answer.read())
 
 
@@ -120,7 +122,7 @@ def test_nobody_else_reaches_it(lab: Lab, notebook: Notebook) -> None:
     for tried in (
         f"cat $(dirname /{socket})/token",
         f"ls $(dirname /{socket})",
-        f'python3 -c \'import socket; socket.socket(socket.AF_UNIX).connect("/{socket}")\'',
+        f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/{socket}\")'",
     ):
         said = lab.on(NODE, f"runuser -u nobody -- {tried} 2>&1", check=False)
         assert "ermission denied" in said, said
@@ -130,7 +132,12 @@ def test_nobody_else_reaches_it(lab: Lab, notebook: Notebook) -> None:
 
 def test_a_port_in_use_ends_ssh_with_a_word(tunnel: Notebook) -> None:
     second = subprocess.run(
-        tunnel.ssh, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
+        tunnel.ssh,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     assert second.returncode != 0
     assert "Address already in use" in second.stderr
@@ -143,7 +150,9 @@ def test_with_the_job_all_of_it_ends(lab: Lab, tunnel: Notebook) -> None:
     socket = tunnel.ssh[tunnel.ssh.index("-L") + 1].partition(":/")[2]
     lab.ada.run(f"scancel {tunnel.job}")
     until(lambda: lab.on(NODE, "pgrep -u ada", check=False) == "", "nothing of ada's runs", 90)
-    until(lambda: lab.on(NODE, f"ls -d /{socket} 2>&1", check=False).startswith("ls:"), "it is gone")
+    until(
+        lambda: lab.on(NODE, f"ls -d /{socket} 2>&1", check=False).startswith("ls:"), "it is gone"
+    )
     assert status("/api") == 0
 
 
@@ -156,7 +165,9 @@ def test_a_notebook_that_waits_says_why_and_a_job_that_ends_is_told(lab: Lab) ->
     ada = lab.ada
     ada.run(f"module load apps/jupyter; (notebook --hold {OPTIONS} >waits.txt 2>&1 &) </dev/null")
     try:
-        until(lambda: "What you can do: scontrol release" in ada.run("cat waits.txt"), "it says why")
+        until(
+            lambda: "What you can do: scontrol release" in ada.run("cat waits.txt"), "it says why"
+        )
     finally:
         ada.run("scancel --user=ada --name=notebook")
     until(lambda: "ended before its notebook was ready" in ada.run("cat waits.txt"), "it says so")
