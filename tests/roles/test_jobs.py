@@ -61,3 +61,15 @@ def test_what_is_no_number_of_a_job_is_refused(as_person):
     done = as_person("muster-job train")
     assert done.rc == 2
     assert "'train' is no number of a job, such as 12 or 12_3" in done.stderr
+
+
+def test_a_notebook_without_jupyterlab_is_refused_before_it_is_submitted(as_person):
+    done = as_person("notebook --time=1")
+    assert done.rc == 1
+    assert done.stderr.startswith("error: jupyter-lab is not there: load the module that has it")
+
+
+def test_in_a_job_without_jupyterlab_it_says_so(as_person):
+    done = as_person("/usr/local/lib/muster/notebook-server start")
+    assert done.rc == 1
+    assert done.stderr.startswith("notebook: jupyter-lab is not there: load the module")
