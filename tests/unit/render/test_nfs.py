@@ -227,7 +227,7 @@ def test_who_has_root_rights_in_the_model_store_makes_it(
     models: dict[str, Any] | None, maker: str | None
 ) -> None:
     definition = laid_out(models=models)
-    hosts = [host for host in ("access", "disks", "cpu-01") if nfs.makes_models(definition, host)]
+    hosts = [host for host in ("access", "disks", "cpu-01") if nfs.makes_store(definition, definition.cluster.storage.models, host)]
     assert hosts == ([maker] if maker else [])
 
 
