@@ -13,7 +13,18 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
-from muster.render import ceph, containers, directory, file_systems, limits, lmod, nfs, people, quotas, slurm
+from muster.render import (
+    ceph,
+    containers,
+    directory,
+    file_systems,
+    limits,
+    lmod,
+    nfs,
+    people,
+    quotas,
+    slurm,
+)
 from muster.render import nvidia_driver as nvidia
 
 Variables = dict[str, Any]
@@ -524,9 +535,7 @@ _ROLES = {
     "users": _Role(("all",), _users),
     "projects": _Role(("controller", "storage"), _projects, _is_set("projects_folders")),
     "models": _Role(("controller", "storage", "login", "compute"), _models, _has_models),
-    "containers": _Role(
-        ("controller", "storage", "login", "compute"), _containers, _has_images
-    ),
+    "containers": _Role(("controller", "storage", "login", "compute"), _containers, _has_images),
     "quotas": _Role(("storage", "login", "compute"), _quotas, _has_quotas),
     "cloud_vm": _Role(("controller", "login"), _cloud_vm, _in_the_cloud),
     "mariadb": _Role(("database",), _mariadb, packages=("mariadb-server",)),

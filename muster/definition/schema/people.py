@@ -10,7 +10,6 @@ from muster.definition.schema.directory import Directory
 from muster.definition.schema.limits import Association, Shares
 from muster.definition.schema.storage import LEAST_FILES
 
-
 CONTAINER_IDS = 65536
 """Numbers of a person's range: an image may have files of any user up to nobody, 65534."""
 FIRST_CONTAINER_ID = 524288

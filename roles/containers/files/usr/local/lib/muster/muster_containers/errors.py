@@ -8,7 +8,8 @@ class ContainerError(Exception):
     """What went wrong and what to do; `muster-container` prints it."""
 
 
-# What podman, skopeo and the libraries below them say, in small letters; the first that fits counts.
+# What podman, skopeo and the libraries below them say, in small letters; the first that fits
+# counts.
 _NO_ANSWER = (
     "i/o timeout",
     "connection refused",
@@ -36,9 +37,9 @@ def full(text: str, folder: str) -> ContainerError | None:
         return None
     is_quota = "quota" in text.lower()
     return ContainerError(
-        f"{folder} takes no more files ({'a quota' if is_quota else 'the disk'} is full): remove what "
-        "is not needed there (muster-container remove IMAGE; muster-quota shows quotas), or use a "
-        "smaller image"
+        f"{folder} takes no more files ({'a quota' if is_quota else 'the disk'} is full): remove "
+        "what is not needed there (muster-container remove IMAGE; muster-quota shows quotas), or "
+        "use a smaller image"
     )
 
 
@@ -60,8 +61,8 @@ def of_source(text: str, source: str, machine: str) -> ContainerError:
         )
     if _has(said, _REFUSED):
         return ContainerError(
-            f"the registry gives {source} to nobody without a login, or has no such image: check the "
-            "spelling, or type `skopeo login REGISTRY` and pull again"
+            f"the registry gives {source} to nobody without a login, or has no such image: check "
+            "the spelling, or type `skopeo login REGISTRY` and pull again"
         )
     if _has(said, _MISSING) or "no such file or directory" in said:
         return ContainerError(
@@ -69,8 +70,9 @@ def of_source(text: str, source: str, machine: str) -> ContainerError:
         )
     if "x509" in said or "server gave http response" in said:
         return ContainerError(
-            f"the registry of {source} has no certificate that this host trusts: name a registry with "
-            "one, or have an administrator install its authority in /usr/local/share/ca-certificates"
+            f"the registry of {source} has no certificate that this host trusts: name a registry "
+            "with one, or have an administrator install its authority in "
+            "/usr/local/share/ca-certificates"
         )
     return ContainerError(
         f"{source} could not be read: {last_line(text)}; check that it is an OCI or Docker image"

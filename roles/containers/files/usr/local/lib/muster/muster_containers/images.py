@@ -51,8 +51,9 @@ class Image:
         here = architecture()
         if (self.system, self.architecture) != ("linux", here):
             raise ContainerError(
-                f"{self.name} is for {self.system}/{self.architecture} and this host is linux/{here}: "
-                f"pull an image for {here}, or send the job to nodes of the other kind (--constraint)"
+                f"{self.name} is for {self.system}/{self.architecture} and this host is "
+                f"linux/{here}: pull an image for {here}, or send the job to nodes of the other "
+                "kind (--constraint)"
             )
 
 
@@ -88,7 +89,9 @@ def find(name: str, store: str | None) -> Image:
             raise ContainerError(f"{path} has a colon, which podman can't read: rename the folder")
         return read(name, path)
     if store is None:
-        raise ContainerError(f"this host has no store of images: name the folder of {name} by its path")
+        raise ContainerError(
+            f"this host has no store of images: name the folder of {name} by its path"
+        )
     path = folder(store, name)
     if not os.path.isdir(path):
         known = [image for image in names(store) if image.partition(":")[0] == split(name)[0]]

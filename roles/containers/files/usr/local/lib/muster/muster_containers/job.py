@@ -44,8 +44,8 @@ def task_of(settings: Settings, environment: Mapping[str, str], process: int, us
     job = environment.get("SLURM_JOB_ID", "")
     if not (job.isascii() and job.isdigit()):
         raise ContainerError(
-            "this is no job: type `srun muster-container run IMAGE COMMAND` in a script for sbatch, "
-            "or after salloc"
+            "this is no job: type `srun muster-container run IMAGE COMMAND` in a script for "
+            "sbatch, or after salloc"
         )
     of_job = f"{settings.scratch}/{job}"
     try:

@@ -24,10 +24,14 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = whole.add_subparsers(dest="action", required=True, metavar="COMMAND")
     pull = commands.add_parser("pull", help="bring an image into the store", allow_abbrev=False)
-    pull.add_argument("source", help="docker.io/library/debian:12, oci-archive:FILE, oci:FOLDER, ...")
+    pull.add_argument(
+        "source", help="docker.io/library/debian:12, oci-archive:FILE, oci:FOLDER, ..."
+    )
     pull.add_argument("name", nargs="?", help="NAME:TAG in the store; without it the source's own")
     pull.add_argument("--again", action="store_true", help="replace the image that is there")
-    remove = commands.add_parser("remove", help="take an image out of the store", allow_abbrev=False)
+    remove = commands.add_parser(
+        "remove", help="take an image out of the store", allow_abbrev=False
+    )
     remove.add_argument("name")
     listing = commands.add_parser("list", help="show the images in the store", allow_abbrev=False)
     for one in (pull, remove, listing):
@@ -39,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     start.add_argument("--store", help="a folder of your own instead of the shared store")
-    start.add_argument("name", metavar="IMAGE", help="NAME:TAG in the store, or the path of a folder")
+    start.add_argument(
+        "name", metavar="IMAGE", help="NAME:TAG in the store, or the path of a folder"
+    )
     start.add_argument("command", nargs=argparse.REMAINDER, help="the image's own if left out")
     return whole
 
@@ -93,6 +99,6 @@ def _become(options: argparse.Namespace, given: settings.Settings, folder: str) 
         os.execvpe("podman", ["podman", *words], job.environment_of(task, conf, environment))
     except OSError as error:
         raise ContainerError(
-            f"podman can't be started ({error.strerror}): have an administrator run site.yml on this "
-            "node"
+            f"podman can't be started ({error.strerror}): have an administrator run site.yml on "
+            "this node"
         ) from error

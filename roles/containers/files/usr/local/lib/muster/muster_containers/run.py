@@ -44,7 +44,8 @@ def arguments(
     the person. The container has the node's network, host name and shared memory, as tasks expect
     that talk to each other, and a process tree of its own, which ends with its first process.
     """
-    mounts = [path for path in (*settings.mounts, _scratch(settings, environment), "/tmp") if path]  # noqa: S108
+    tmp = "/tmp"  # noqa: S108 (the container's is the job's)
+    mounts = [path for path in (*settings.mounts, _scratch(settings, environment), tmp) if path]
     mounts = [path for path in dict.fromkeys(mounts) if exists(path)]
     return [
         *("run", "--rm", "--pull=never", "--init", "--interactive", "--log-driver=none"),
@@ -86,8 +87,8 @@ def gpus(environment: Mapping[str, str], exists: Callable[[str], bool]) -> list[
         return []
     if not any(exists(path) for path in CDI):
         raise ContainerError(
-            f"the job has GPUs, and this node has no description of them for containers ({CDI[0]}): "
-            "have an administrator add cdi to nvidia.additions of the definition"
+            f"the job has GPUs, and this node has no description of them for containers "
+            f"({CDI[0]}): have an administrator add cdi to nvidia.additions of the definition"
         )
     return ["nvidia.com/gpu=all"]
 

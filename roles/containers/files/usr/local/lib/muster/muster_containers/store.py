@@ -32,7 +32,8 @@ def source_of(text: str) -> str:
     host, slash, _ = text.partition("/")
     if not slash or not ("." in host or ":" in host or host == "localhost"):
         raise ContainerError(
-            f'"{text}" names no registry: write it in full, such as docker.io/library/debian:12, or '
+            f'"{text}" names no registry: write it in full, such as docker.io/library/debian:12, '
+            "or "
             "oci-archive:FILE for an image in a file"
         )
     return f"docker://{text}"
@@ -48,7 +49,8 @@ def name_of(source: str) -> str:
     last = source.rpartition("/")[2]
     if "@" in last:
         raise ContainerError(
-            "an image that is named by its digest needs a name: muster-container pull SOURCE NAME:TAG"
+            "an image that is named by its digest needs a name: muster-container pull SOURCE "
+            "NAME:TAG"
         )
     return last
 
@@ -102,8 +104,8 @@ def _look(source: str) -> None:
         done = _skopeo(["inspect", "--raw", source], ANSWER_S)
     except subprocess.TimeoutExpired as error:
         raise ContainerError(
-            f"the registry of {source} has not answered for {ANSWER_S} s: check the name and that this "
-            "host reaches it (https_proxy), and try again later"
+            f"the registry of {source} has not answered for {ANSWER_S} s: check the name and that "
+            "this host reaches it (https_proxy), and try again later"
         ) from error
     if done.returncode != 0:
         raise errors.of_source(done.stderr, source, images.architecture())
@@ -153,8 +155,9 @@ def _unwritable(store: str, error: OSError) -> ContainerError:
     if found is not None:
         return found
     return ContainerError(
-        f"{store} can't be written ({error.strerror}): images are pulled on login nodes by members of "
-        "the group in storage.images; for an image of your own give a folder of yours with --store"
+        f"{store} can't be written ({error.strerror}): images are pulled on login nodes by members "
+        "of the group in storage.images; for an image of your own give a folder of yours with "
+        "--store"
     )
 
 
