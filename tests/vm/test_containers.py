@@ -106,7 +106,7 @@ def run(
 
 
 def left(node: Machine) -> str:
-    """Return the processes of people and of their ranges on a node, and what they left on its disk."""
+    """Return the processes of people and of their ranges, and what they left on a node's disk."""
     first, last = first_container_id(20001), first_container_id(20002) + 65535
     return node.check(
         "ps -e -o uid=,args= | awk "

@@ -153,5 +153,5 @@ def test_gpus_of_the_job_come_by_cdi() -> None:
     assert gpus(has, lambda _: True) == ["nvidia.com/gpu=all"]
     assert gpus({}, lambda _: True) == []
     assert gpus(has, lambda _: False) == []
-    with pytest.raises(ContainerError, match=r"add cdi to nvidia\.additions"):
+    with pytest.raises(ContainerError, match=r"set `nvidia: \{cdi: true\}`"):
         gpus(has, lambda path: path == "/dev/nvidiactl")

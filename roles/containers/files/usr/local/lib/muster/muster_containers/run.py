@@ -87,8 +87,8 @@ def gpus(environment: Mapping[str, str], exists: Callable[[str], bool]) -> list[
         return []
     if not any(exists(path) for path in CDI):
         raise ContainerError(
-            f"the job has GPUs, and this node has no description of them for containers "
-            f"({CDI[0]}): have an administrator add cdi to nvidia.additions of the definition"
+            "the job has GPUs, and this node has no description of them for containers "
+            f"({CDI[0]}): have an administrator set `nvidia: {{cdi: true}}`"
         )
     return ["nvidia.com/gpu=all"]
 
