@@ -80,7 +80,7 @@ Address=192.0.2.{number}/24
 Address=198.51.100.{number}/24
 """
 
-SIZE = "4G"
+SIZE = "6G"
 BUILD_SECONDS = 600
 
 
