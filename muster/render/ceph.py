@@ -1,7 +1,7 @@
 """CephFS: definition -> the cluster on the storage hosts, and what each host mounts. Pure.
 
 The rights of a host follow from its class, since Ceph knows clients and not hosts: the controller
-writes modules, nodes read models. Root of a host is root on what its client may write.
+writes modules, nodes read models and images. Root of a host is root on what its client may write.
 """
 
 from typing import Any, Literal

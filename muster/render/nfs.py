@@ -13,6 +13,8 @@ _ALWAYS = "hard,vers=4.2,proto=tcp"
 # A published tree: the client caches attributes for a minute and does not ask the server. Python
 # opens thousands of files at each start.
 _PUBLISHED = "actimeo=60,nocto"
+# Folders that people fill on login nodes, and nodes read.
+_STORES = ("models", "images")
 
 
 def shared_paths(definition: Definition) -> list[str]:
@@ -48,15 +50,14 @@ def group_folders(definition: Definition, host: str) -> list[dict[str, Any]]:
     return folders
 
 
-def makes_models(definition: Definition, host: str) -> bool:
-    """Whether `host` makes the model store: its root has root rights there."""
-    models = definition.cluster.storage.models
-    return models is not None and not models.read_only and _root_of(definition, models) == host
+def makes_store(definition: Definition, store: Folder | None, host: str) -> bool:
+    """Whether `host` makes the store of models or of images: its root has root rights there."""
+    return store is not None and not store.read_only and _root_of(definition, store) == host
 
 
 def is_published(key: str, *, builds_software: bool, computes: bool) -> bool:
-    """Whether a host only reads folder `key`: others build the modules; nodes read models."""
-    return (key == "apps" and not builds_software) or (key == "models" and computes)
+    """Whether a host only reads folder `key`: others build the modules; nodes read the stores."""
+    return (key == "apps" and not builds_software) or (key in _STORES and computes)
 
 
 def mounts(
@@ -70,7 +71,7 @@ def mounts(
     """Return the NFS mounts of a host, in the form of mount(8).
 
     `builds_software`: the one host that writes to the module tree; the others read it.
-    `computes`: a compute node, which only reads models.
+    `computes`: a compute node, which only reads models and images.
     `caches`: a host with a disk for its cache.
     `serves`: a storage host, which has its own folders and mounts those of other servers.
     """
@@ -135,10 +136,10 @@ def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str,
     # Root of the controller installs modules. Root of all other clients has no root rights
     # (root_squash): the storage host itself makes homes.
     builder = hosts.get(definition.hosts.groups["controller"][0])
-    # Where models are added. In the cloud all hosts are one client.
+    # Where models and images are added. In the cloud all hosts are one client.
     groups = definition.hosts.groups
     adders = {hosts.get(host) for host in (*groups["controller"], *groups["login"])}
-    writers = {"apps": {builder}, "models": {*clients} if cloud else adders}
+    writers = {"apps": {builder}, **dict.fromkeys(_STORES, {*clients} if cloud else adders)}
     return [
         {
             "path": folder.path,

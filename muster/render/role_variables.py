@@ -15,6 +15,7 @@ from muster.definition import Definition
 from muster.definition.schema import patterns
 from muster.render import (
     ceph,
+    containers,
     directory,
     file_systems,
     limits,
@@ -212,8 +213,24 @@ def _models(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
         "path": models.path,
         "group": models.group,
-        "makes_store": nfs.makes_models(host.definition, host.name),
+        "makes_store": nfs.makes_store(host.definition, models, host.name),
         "adds": host.is_in("login", "controller") and not models.read_only,
+    }
+
+
+def _containers(host: Host, _: Mapping[str, Any]) -> Variables:
+    storage = host.definition.cluster.storage
+    if storage.images is None:
+        return {}
+    return {
+        "path": storage.images.path,
+        "group": storage.images.group,
+        "makes_store": nfs.makes_store(host.definition, storage.images, host.name),
+        "pulls": host.is_in("login", "controller") and not storage.images.read_only,
+        "runs": host.is_in("compute"),
+        "mounts": [folder.path for _, folder in storage.folders()],
+        "scratch": storage.scratch,
+        "subids": containers.subids(host.definition),
     }
 
 
@@ -479,6 +496,10 @@ def _has_models(host: Host, _: Mapping[str, Any]) -> bool:
     return host.definition.cluster.storage.models is not None
 
 
+def _has_images(host: Host, _: Mapping[str, Any]) -> bool:
+    return host.definition.cluster.storage.images is not None
+
+
 def _mounts_with_cache(_: Host, variables: Mapping[str, Any]) -> bool:
     mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
     return any("fsc" in mount["options"].split(",") for mount in mounts)
@@ -516,6 +537,7 @@ _ROLES = {
     "users": _Role(("all",), _users),
     "projects": _Role(("controller", "storage"), _projects, _is_set("projects_folders")),
     "models": _Role(("controller", "storage", "login", "compute"), _models, _has_models),
+    "containers": _Role(("controller", "storage", "login", "compute"), _containers, _has_images),
     "quotas": _Role(("storage", "login", "compute"), _quotas, _has_quotas),
     "cloud_vm": _Role(("controller", "login"), _cloud_vm, _in_the_cloud),
     "mariadb": _Role(("database",), _mariadb, packages=("mariadb-server",)),

@@ -46,7 +46,7 @@ def ceph_without_folder(d: Definition) -> Iterator[Finding]:
         yield Finding(
             ("storage", "ceph"),
             "no folder is on it",
-            "say `kind: ceph` of home, apps, data or models, or take `ceph` out",
+            "say `kind: ceph` of home, apps, data, models or images, or take `ceph` out",
         )
 
 

@@ -21,8 +21,9 @@ table(
         '"{value}" can\'t be the name of a folder in `data`',
         "use letters, digits and _ . -, a letter or digit first"),
     UnknownName("writers-unknown-group",
-        "A project or models for a group that is not there",
-        at("storage.projects.<name>.group", "storage.models.group"), "users.groups.<name>",
+        "A project, models or images for a group that is not there",
+        at("storage.projects.<name>.group", "storage.models.group", "storage.images.group"),
+        "users.groups.<name>",
         'no group "{value}"',
         "add it to users.groups"),
 )
@@ -37,11 +38,13 @@ def _projects(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
 
 
 def _groups(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
-    """Each folder that a group writes to, likewise: those of projects, and the model store."""
+    """Each folder that a group writes to, likewise: those of projects, and the stores."""
     yield from _projects(d)
     storage = d.cluster.storage
     if storage.models is not None and storage.models.group is not None:
         yield ("storage", "models", "group"), storage.models.group, "models", storage.models
+    if storage.images is not None and storage.images.group is not None:
+        yield ("storage", "images", "group"), storage.images.group, "images", storage.images
 
 
 @check("writers-read-only")

@@ -30,7 +30,7 @@ _NO_DISK = re.compile(
 )
 """Devices and folders that are no disks: devices.txt of the kernel's admin guide, udev(7)."""
 
-_FOLDERS = ("home", "apps", "data", "models")
+_FOLDERS = ("home", "apps", "data", "models", "images")
 _PATHS = {
     "/srv/data": at(
         *(f"storage.{key}.{name}" for key in _FOLDERS for name in ("path", "export")),

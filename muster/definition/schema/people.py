@@ -10,6 +10,22 @@ from muster.definition.schema.directory import Directory
 from muster.definition.schema.limits import Association, Shares
 from muster.definition.schema.storage import LEAST_FILES
 
+CONTAINER_IDS = 65536
+"""Numbers of a person's range: an image may have files of any user up to nobody, 65534."""
+FIRST_CONTAINER_ID = 524288
+"""From here on: systemd's UIDS-GIDS.md has this for containers, and sssd takes no more by default
+than 59999. The last range ends at 2**31 - 1."""
+_RANGES = (2**31 - FIRST_CONTAINER_ID) // CONTAINER_IDS
+
+
+def first_container_id(uid: int) -> int:
+    """Return the first of the numbers that a person has inside of containers (subuid(5)).
+
+    It follows from the uid alone: it is the same on all nodes, and stays when others come and go.
+    Two people get one range only where their uids differ by a multiple of 32760.
+    """
+    return FIRST_CONTAINER_ID + (uid - 1000) % _RANGES * CONTAINER_IDS
+
 
 class Group(Model):
     """A UNIX group, the same on all hosts."""

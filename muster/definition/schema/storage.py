@@ -163,6 +163,19 @@ class Models(Folder):
     ] = None
 
 
+class Images(Folder):
+    """The store of OCI images, whose programs jobs run without root."""
+
+    path: Annotated[str, Field(description="Where it is on each host, absolute path.")] = "/images"
+    group: Annotated[
+        str | None,
+        Field(
+            description="Group whose members may pull images into it, by `muster-container` on a "
+            "login node, and replace each other's. Everybody can run them. null: only root."
+        ),
+    ] = None
+
+
 class Cache(Model):
     """The disk of a compute node that caches what it reads of cached folders."""
 
@@ -208,6 +221,15 @@ class Storage(Model):
         Models | None,
         Field(
             description="The model store, one copy of each model for all; null: there is none.",
+            examples=[{"kind": "nfs", "group": "curators"}],
+        ),
+    ] = None
+    images: Annotated[
+        Images | None,
+        Field(
+            description="The store of OCI images; jobs then run their programs by "
+            "`muster-container run`. For own machines, not for VMs of a cloud. null: there is "
+            "none.",
             examples=[{"kind": "nfs", "group": "curators"}],
         ),
     ] = None

@@ -168,6 +168,15 @@ def test_only_the_controller_writes_modules_and_it_does_so_as_root() -> None:
     }
 
 
+def test_images_are_read_by_nodes_and_pulled_on_other_hosts() -> None:
+    assert "ro" in mounted(defined(images=NFS), computes=True)["/images"]["options"]
+    assert "rw" in mounted(defined(images=NFS))["/images"]["options"]
+    assert (
+        served(defined(images=NFS))["/images"]["clients"]
+        == served(defined(models=NFS))["/models"]["clients"]
+    )
+
+
 def test_models_are_written_from_where_they_are_added() -> None:
     clients = served(defined(models=NFS))["/models"]["clients"]
     assert {host: client["writes"] for host, client in clients.items()} == {
@@ -227,7 +236,9 @@ def test_who_has_root_rights_in_the_model_store_makes_it(
     models: dict[str, Any] | None, maker: str | None
 ) -> None:
     definition = laid_out(models=models)
-    hosts = [host for host in ("access", "disks", "cpu-01") if nfs.makes_models(definition, host)]
+    store = definition.cluster.storage.models
+    names = ("access", "disks", "cpu-01")
+    hosts = [name for name in names if nfs.makes_store(definition, store, name)]
     assert hosts == ([maker] if maker else [])
 
 

@@ -112,6 +112,13 @@ DEFINITIONS: dict[str, Definition] = {
         users={"groups": {"vision": {"gid": 20000}}},
         storage=stored() | {"models": {"group": "vision"}},
     ),
+    "images": changed(
+        users={
+            "groups": {"vision": {"gid": 20000}},
+            "people": {"ada": {"uid": 20001}, "bob": {"uid": 20002, "state": "absent"}},
+        },
+        storage=stored() | {"images": {"group": "vision"}, "scratch": "/scratch"},
+    ),
     "directory": changed(
         {"storage": ["disks"], "login": ["front"]},
         users={"directory": DIRECTORY, "people": {"ada": {"uid": 20001}}},
@@ -223,6 +230,8 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
         ("projects", "cpu-01", []),
         ("models", "access", ["models"]),
         ("models", "cpu-01", ["models"]),
+        ("images", "access", ["containers"]),
+        ("images", "cpu-01", ["containers"]),
         ("directory", "disks", ["nfs_server", "directory", "quotas"]),
         ("directory", "access", ["nfs_client", "directory"]),
         ("directory", "cpu-01", ["nfs_client", "directory"]),
@@ -255,6 +264,29 @@ def test_models_are_added_by_the_group_where_people_work() -> None:
         "cpu-01": {**store, "makes_store": False, "adds": False},
     }
     assert not {name for name in variables(changed(), "access") if name.startswith("models_")}
+
+
+def test_images_are_pulled_where_people_work_and_run_on_nodes() -> None:
+    told = {
+        host: {
+            name.removeprefix("containers_"): value
+            for name, value in variables(DEFINITIONS["images"], host).items()
+            if name.startswith("containers_")
+        }
+        for host in ("access", "cpu-01")
+    }
+    store = {
+        "path": "/images",
+        "group": "vision",
+        "mounts": ["/home", "/sw", "/data", "/images"],
+        "scratch": "/scratch",
+        "subids": [{"name": "ada", "first": 524288 + 19001 * 65536}],
+    }
+    assert told == {
+        "access": {**store, "makes_store": True, "pulls": True, "runs": False},
+        "cpu-01": {**store, "makes_store": False, "pulls": False, "runs": True},
+    }
+    assert not {name for name in variables(changed(), "access") if name.startswith("containers_")}
 
 
 def test_what_follows_from_a_value_of_the_inventory_follows_it() -> None:

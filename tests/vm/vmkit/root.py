@@ -22,7 +22,10 @@ from muster_sandbox.containers.podman import run
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
 
-ROLES = ("munge", "nfs_server", "fscache", "nfs_client", "projects", "health", "login_limits")
+ROLES = (
+    *("munge", "nfs_server", "fscache", "nfs_client", "projects", "health", "login_limits"),
+    "containers",
+)
 CEPH = ["ceph-common"]
 """Of the role ceph_client, for the kernel's client."""
 
@@ -77,7 +80,7 @@ Address=192.0.2.{number}/24
 Address=198.51.100.{number}/24
 """
 
-SIZE = "4G"
+SIZE = "6G"
 BUILD_SECONDS = 600
 
 

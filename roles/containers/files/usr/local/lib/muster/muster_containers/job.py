@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job keeps of images on a node: unpacked once, for all of its tasks there.
+
+It lies in the job's folder, which the epilog removes. Layers are unpacked by the person, so their
+files belong to the person's own range of numbers (subuid(5)), as the user namespace of a container
+shows them: a copy that several people read would show all files as nobody's.
+"""
+
+import fcntl
+import os
+import stat
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster_containers import errors
+from muster_containers.errors import ContainerError
+from muster_containers.images import Image
+from muster_containers.settings import Settings
+
+_CONF = "/etc/muster/containers/containers.conf"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of a job on this node, and its folders."""
+
+    folder: str
+    """Of the job, on this node's disk."""
+    name: str
+    """Different for each task of the job on this node, and for each process of one."""
+
+    @property
+    def runtime(self) -> str:
+        """Where podman keeps what is of no use after the task."""
+        return os.path.join(self.folder, f"run-{self.name}")
+
+
+def task_of(settings: Settings, environment: Mapping[str, str], process: int, user: int) -> Task:
+    """Return the task that this process is, and make its folders.
+
+    Raises ContainerError where it is in no job.
+    """
+    job = environment.get("SLURM_JOB_ID", "")
+    if not (job.isascii() and job.isdigit()):
+        raise ContainerError(
+            "this is no job: type `srun muster-container run IMAGE COMMAND` in a script for "
+            "sbatch, or after salloc"
+        )
+    of_job = f"{settings.scratch}/{job}"
+    try:
+        if settings.scratch is not None and os.path.isdir(of_job):
+            base = f"{of_job}/.containers"
+        else:
+            above = f"/tmp/.muster-containers-{user}"  # noqa: S108 (checked below)
+            _make_own(above, user)
+            base = f"{above}/{job}"
+        _make_own(base, user)
+        task = Task(base, f"{environment.get('SLURM_STEP_ID', 'job')}-{process}")
+        _make_own(task.runtime, user)
+    except OSError as error:
+        raise errors.full(os.strerror(error.errno or 0), of_job) or ContainerError(
+            f"no folder for containers of job {job} can be made ({error}): have an administrator "
+            "look at that disk of the node"
+        ) from error
+    return task
+
+
+def _make_own(path: str, user: int) -> None:
+    """Make a folder that nobody else can open. Raises ContainerError if it is somebody else's."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        state = os.lstat(path)
+        if not stat.S_ISDIR(state.st_mode) or state.st_uid != user:
+            raise ContainerError(
+                f"{path} belongs to somebody else: have an administrator remove it"
+            ) from None
+
+
+def storage_conf(graph: str, run: str, images: str | None = None) -> str:
+    """Return a storage.conf(5): the kernel's overlay, in folders of the job.
+
+    `images`: a folder of unpacked images that is only read.
+    """
+    lines = ["[storage]", 'driver = "overlay"', f'graphroot = "{graph}"', f'runroot = "{run}"']
+    if images is not None:
+        lines += ["[storage.options]", f'additionalimagestores = ["{images}"]']
+    return "\n".join([*lines, ""])
+
+
+def environment_of(task: Task, conf: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of podman.
+
+    Without a bus podman can't ask systemd to move it out of the job's cgroup, and with a runtime
+    folder of its own no other job ends the process that holds its user namespace. What the person
+    has set for podman in the home is for other machines.
+    """
+    left = {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(("CONTAINERS_", "DBUS_", "STORAGE_"))
+        and name not in ("CONTAINER_HOST", "CONTAINER_CONNECTION", "NOTIFY_SOCKET")
+    }
+    return left | {
+        "CONTAINERS_CONF": _CONF,
+        "CONTAINERS_STORAGE_CONF": conf,
+        "XDG_RUNTIME_DIR": task.runtime,
+    }
+
+
+def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> str:
+    """Unpack an image, unless a task of the job has done so; return the storage.conf to run it.
+
+    Raises ContainerError.
+    """
+    images = os.path.join(task.folder, "images")
+    of_images, of_task = (os.path.join(task.runtime, f"{name}.conf") for name in ("images", "task"))
+    try:
+        _write(of_images, storage_conf(images, f"{images}-run"))
+        graph = os.path.join(task.folder, f"task-{task.name}")
+        _write(of_task, storage_conf(graph, os.path.join(task.runtime, "storage"), images))
+        with open(os.path.join(task.folder, "lock"), "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            podman = environment_of(task, of_images, environment)
+            if _podman(["image", "exists", image.digest], podman).returncode != 0:
+                done = _podman(["pull", "--quiet", f"oci:{image.path}"], podman)
+                if done.returncode != 0:
+                    raise errors.of_unpacking(done.stderr, image.name, task.folder)
+    except OSError as error:
+        raise errors.full(os.strerror(error.errno or 0), task.folder) or ContainerError(
+            f"{image.name} could not be unpacked ({error}): have an administrator look at the node"
+        ) from error
+    return of_task
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _podman(words: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["podman", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=dict(environment),
+        check=False,
+    )

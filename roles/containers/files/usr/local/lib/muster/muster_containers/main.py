@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of muster-container."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from muster_containers import images, job, run, settings, store
+from muster_containers.errors import ContainerError
+
+FAILED = 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    whole = argparse.ArgumentParser(
+        prog="muster-container",
+        description="Bring OCI images into a folder that hosts share, and run programs of them in "
+        "jobs, without root.",
+        epilog=f"Exit code: the program's own for run; {FAILED}: an error, which it says; 2: the "
+        "words are wrong.",
+        allow_abbrev=False,
+    )
+    commands = whole.add_subparsers(dest="action", required=True, metavar="COMMAND")
+    pull = commands.add_parser("pull", help="bring an image into the store", allow_abbrev=False)
+    pull.add_argument(
+        "source", help="docker.io/library/debian:12, oci-archive:FILE, oci:FOLDER, ..."
+    )
+    pull.add_argument("name", nargs="?", help="NAME:TAG in the store; without it the source's own")
+    pull.add_argument("--again", action="store_true", help="replace the image that is there")
+    remove = commands.add_parser(
+        "remove", help="take an image out of the store", allow_abbrev=False
+    )
+    remove.add_argument("name")
+    listing = commands.add_parser("list", help="show the images in the store", allow_abbrev=False)
+    for one in (pull, remove, listing):
+        one.add_argument("--store", help="a folder of your own instead of the shared store")
+    start = commands.add_parser(
+        "run",
+        help="run a program of an image as a task of a job",
+        usage="srun muster-container run [--store FOLDER] IMAGE [COMMAND [WORD ...]]",
+        allow_abbrev=False,
+    )
+    start.add_argument("--store", help="a folder of your own instead of the shared store")
+    start.add_argument(
+        "name", metavar="IMAGE", help="NAME:TAG in the store, or the path of a folder"
+    )
+    start.add_argument("command", nargs=argparse.REMAINDER, help="the image's own if left out")
+    return whole
+
+
+def main(words: Sequence[str]) -> int:
+    """Do what the words say, or become podman; return the exit code."""
+    options = parser().parse_args(words)
+    if options.action != "run":
+        # What is brought into the store is the group's, like the folder.
+        os.umask(0o002)
+    try:
+        given = settings.read()
+        folder = os.path.realpath(options.store or given.store)
+        if options.action == "run":
+            _become(options, given, folder)
+        elif options.action == "pull":
+            source = store.source_of(options.source)
+            name = options.name or store.name_of(source)
+            image, is_new = store.pull(source, name, folder, again=options.again)
+            what = "is in" if is_new else "was already in"
+            print(f"{':'.join(images.split(name))} {what} {folder} ({store.size_text(image.size)})")
+        elif options.action == "remove":
+            store.remove(options.name, folder)
+        else:
+            for name in images.names(folder):
+                image = images.find(name, folder)
+                print(f"{name}\t{image.architecture}\t{store.size_text(image.size)}")
+    except ContainerError as error:
+        sys.stderr.write(f"muster-container: {error}\n")
+        return FAILED
+    return 0
+
+
+def _become(options: argparse.Namespace, given: settings.Settings, folder: str) -> None:
+    """Become podman, which becomes the program. Raises ContainerError."""
+    image = images.find(options.name, folder)
+    image.check()
+    environment = dict(os.environ)
+    task = job.task_of(given, environment, os.getpid(), os.getuid())
+    words = run.arguments(
+        image,
+        options.command,
+        given,
+        environment,
+        cwd=os.getcwd(),
+        terminal=sys.stdin.isatty() and sys.stdout.isatty(),
+    )
+    conf = job.unpack(task, image, environment)
+    sys.stdout.flush()
+    try:
+        os.execvpe("podman", ["podman", *words], job.environment_of(task, conf, environment))
+    except OSError as error:
+        raise ContainerError(
+            f"podman can't be started ({error.strerror}): have an administrator run site.yml on "
+            "this node"
+        ) from error

@@ -1,0 +1,157 @@
+"""A program of an image as a task of a job: podman's words, its environment, its storage."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from oci_images import layout
+
+PODMAN = """#!/bin/sh
+echo "$XDG_RUNTIME_DIR|$CONTAINERS_STORAGE_CONF|$DBUS_SESSION_BUS_ADDRESS|$*" >>{log}
+case $1 in
+    image) [ -e {unpacked} ] ;;
+    pull) if [ -e {answer} ]; then cat {answer} >&2; exit 125; fi; touch {unpacked} ;;
+esac
+"""
+JOB = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0", "HOME": "/home/ada"}
+
+
+class BecameError(Exception):
+    """What the program would have become."""
+
+
+@pytest.fixture
+def job(
+    tmp_path: Path,
+    store: Path,
+    program: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., int]:
+    """The program in a job, with an image tool:1 in the store."""
+    layout(store / "tool/=1", b"layer", variables=("PATH=/opt/bin", "LANG=C"))
+    (tmp_path / "scratch/12").mkdir(parents=True)
+    podman = tmp_path / "bin/podman"
+    podman.write_text(
+        PODMAN.format(
+            log=tmp_path / "calls", answer=tmp_path / "answer", unpacked=tmp_path / "unpacked"
+        )
+    )
+    podman.chmod(0o755)
+    for name, value in JOB.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/1/bus")
+
+    def became(program: str, words: list[str], environment: dict[str, str]) -> None:
+        raise BecameError(words, environment)
+
+    monkeypatch.setattr(os, "execvpe", became)
+    return program
+
+
+def test_it_becomes_podman_on_storage_of_the_job(
+    job: Callable[..., int], tmp_path: Path, store: Path
+) -> None:
+    with pytest.raises(BecameError) as became:
+        job("run", "tool:1", "python3", "-c", "print(1)")
+    words, environment = became.value.args
+    assert words[:3] == ["podman", "run", "--rm"]
+    assert words[-3:] == ["python3", "-c", "print(1)"]
+    folder = tmp_path / "scratch/12/.containers"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert environment["XDG_RUNTIME_DIR"].startswith(f"{folder}/run-0-")
+    assert "DBUS_SESSION_BUS_ADDRESS" not in environment
+    conf = Path(environment["CONTAINERS_STORAGE_CONF"]).read_text()
+    assert f'additionalimagestores = ["{folder}/images"]' in conf
+    assert f'graphroot = "{folder}/task-0-' in conf
+    exists, pull = (tmp_path / "calls").read_text().splitlines()
+    assert "||image exists " in exists
+    assert pull.endswith(f"||pull --quiet oci:{store}/tool/=1")
+
+
+def test_a_second_task_unpacks_nothing(job: Callable[..., int], tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(BecameError):
+            job("run", "tool:1", "true")
+    assert (tmp_path / "calls").read_text().count("pull --quiet") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("write /x: no space left on device", "takes no more files (the disk is full)"),
+        ("write /x: disk quota exceeded", "takes no more files (a quota is full)"),
+        ("exec: newuidmap: not found", "you have no numbers for containers on this node"),
+        ("cannot clone: Operation not permitted", "this node lets nobody run containers"),
+        ("unexpected EOF", "could not be unpacked: unexpected EOF; pull it again"),
+    ],
+)
+def test_what_podman_says_is_a_sentence(
+    job: Callable[..., int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+    sentence: str,
+) -> None:
+    (tmp_path / "answer").write_text(f"Error: {answer}\n")
+    assert job("run", "tool:1", "true") == 1
+    text = capsys.readouterr().err
+    assert sentence in text
+    assert text.count("\n") == 1
+
+
+def test_an_image_for_another_architecture_is_not_unpacked(
+    job: Callable[..., int], tmp_path: Path, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout(store / "tool/=2", b"layer", architecture="arm64")
+    assert job("run", "tool:2", "true") == 1
+    assert "tool:2 is for linux/arm64 and this host is linux/" in capsys.readouterr().err
+    assert not (tmp_path / "calls").exists()
+
+
+def test_an_image_that_is_not_there_is_a_sentence(
+    job: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert job("run", "tool:9") == 1
+    assert "has no image tool:9 (there is tool:1): pull it" in capsys.readouterr().err
+
+
+def test_outside_of_a_job_nothing_runs(
+    job: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert job("run", "tool:1", "true") == 1
+    assert "this is no job: type `srun muster-container run" in capsys.readouterr().err
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    from muster_containers.errors import ContainerError
+    from muster_containers.job import task_of
+    from muster_containers.settings import Settings
+
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12/.containers").symlink_to(tmp_path)
+    with pytest.raises(ContainerError, match="belongs to somebody else"):
+        task_of(Settings("/images", (), str(tmp_path)), JOB, 7, os.getuid())
+
+
+def test_the_image_s_variables_and_paths_win_over_the_job_s() -> None:
+    from muster_containers.run import passed
+
+    environment = {
+        **dict.fromkeys(("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "BASH_FUNC_ml%%"), "x"),
+        **dict.fromkeys(("RANK", "SLURM_PROCID", "CUDA_VISIBLE_DEVICES", "HOME"), "x"),
+    }
+    assert passed(environment, {"LANG"}) == ["CUDA_VISIBLE_DEVICES", "HOME", "RANK", "SLURM_PROCID"]
+
+
+def test_gpus_of_the_job_come_by_cdi() -> None:
+    from muster_containers.errors import ContainerError
+    from muster_containers.run import gpus
+
+    has = {"SLURM_STEP_GPUS": "1"}
+    assert gpus(has, lambda _: True) == ["nvidia.com/gpu=all"]
+    assert gpus({}, lambda _: True) == []
+    assert gpus(has, lambda _: False) == []
+    with pytest.raises(ContainerError, match=r"set `nvidia: \{cdi: true\}`"):
+        gpus(has, lambda path: path == "/dev/nvidiactl")
