@@ -24,11 +24,11 @@ JOB_SECONDS = 120
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_THERE = (
-    *("report.py", "report.sbatch", "train.py", "train.sbatch"),
+    *("report", "train"),
     # With the modules that docs/software.md adds.
-    *("ddp.py", "ddp-cpu.sbatch", "multiworker.py", "multiworker.sbatch"),
+    *("ddp", "multiworker"),
 )
-"""The examples that are sized for the demo."""
+"""The examples that are sized for the demo, a folder each."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def interactive_job(session: Session) -> str:
     shown = []
     try:
         terminal.expect(prompt)
-        for line in (command, "module load apps/python", "module list", "python3 report.py"):
+        for line in (command, "module load apps/python", "module list", "python3 report/report.py"):
             terminal.sendline(line)
             terminal.expect(prompt)
             shown.append(f"{terminal.before}\n")
@@ -135,9 +135,9 @@ def interactive_job(session: Session) -> str:
 
 def batch_job(session: Session) -> str:
     """The batch script: two nodes, all GPUs, mail on BEGIN and END."""
-    job = session.run("sbatch --parsable report.sbatch").strip()
+    job = session.run("cd report && sbatch --parsable report.sbatch").strip()
     state = session.wait_for(job)
-    output = session.run(f"cat report-{job}.out")
+    output = session.run(f"cat report/report-{job}.out")
     expect(state, "COMPLETED")
     expect(output, "lab-gpu-01:", "lab-gpu-02:", "CUDA_VISIBLE_DEVICES=0,1,2,3")
     return f"job {job}: {state}\n{output}{_mails(session, job)}"
@@ -249,7 +249,10 @@ def prepare(session: Session) -> None:
     """Start the mail relay and give ada her files."""
     session.as_root("systemctl start mail-sink")
     for name in RUN_THERE:
-        session.run(f"cat >{name}", stdin=(EXAMPLES / name).read_text(encoding="utf-8"))
+        session.run(f"mkdir -p {name}")
+        for path in sorted((EXAMPLES / name).iterdir()):
+            if path.is_file():
+                session.run(f"cat >{name}/{path.name}", stdin=path.read_text(encoding="utf-8"))
 
 
 def run(session: Session) -> Iterator[Step]:

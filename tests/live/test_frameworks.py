@@ -101,8 +101,8 @@ def ended(lab: Lab, job: str, output: str) -> str:
 
 
 def test_keras_trains_on_two_nodes(lab: Lab) -> None:
-    job = lab.ada.run("sbatch --parsable multiworker.sbatch").strip()
-    losses = frameworks.losses(ended(lab, job, f"multiworker-{job}.out"))
+    job = lab.ada.run("cd multiworker && sbatch --parsable multiworker.sbatch").strip()
+    losses = frameworks.losses(ended(lab, job, f"multiworker/multiworker-{job}.out"))
     assert losses.keys() == NODES
     assert len(set(losses.values())) == 1
     # It has learned: of a sum of 64 numbers with variance 1 the first guess is wrong by 64.
@@ -110,8 +110,8 @@ def test_keras_trains_on_two_nodes(lab: Lab) -> None:
 
 
 def test_pytorch_trains_on_two_nodes(lab: Lab) -> None:
-    job = lab.ada.run("sbatch --parsable ddp-cpu.sbatch").strip()
-    losses = frameworks.losses(ended(lab, job, f"ddp-cpu-{job}.out"))
+    job = lab.ada.run("cd ddp && sbatch --parsable ddp-cpu.sbatch").strip()
+    losses = frameworks.losses(ended(lab, job, f"ddp/ddp-cpu-{job}.out"))
     assert losses.keys() == NODES
     assert len(set(losses.values())) == 1
     assert float(losses[AWAY]) < 8

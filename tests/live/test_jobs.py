@@ -100,17 +100,17 @@ def test_project_account_works_in_the_spelling_of_the_definition(lab: Lab) -> No
 
 def test_training_runs_to_its_end(lab: Lab) -> None:
     ada = lab.ada
-    job = ada.run("sbatch --parsable train.sbatch").strip()
+    job = ada.run("cd train && sbatch --parsable train.sbatch").strip()
     assert ada.wait_for(job) == "COMPLETED"
-    assert "done: 1000 epochs" in ada.run(f"cat train-{job}.out")
+    assert "done: 1000 epochs" in ada.run(f"cat train/train-{job}.out")
 
 
 def test_training_that_nears_its_time_limit_saves_and_is_queued_again(lab: Lab) -> None:
     ada = lab.ada
-    job = ada.run("sbatch --parsable train.sbatch").strip()
+    job = ada.run("cd train && sbatch --parsable train.sbatch").strip()
     try:
         until(
-            lambda: "epochs are done" in ada.run(f"cat train-{job}.out 2>&1", check=False),
+            lambda: "epochs are done" in ada.run(f"cat train/train-{job}.out 2>&1", check=False),
             "the job trains",
         )
         # What `#SBATCH --signal` sends a minute before the limit.
@@ -119,8 +119,8 @@ def test_training_that_nears_its_time_limit_saves_and_is_queued_again(lab: Lab) 
             lambda: ada.run(f"squeue -h -j {job} -o %T").strip() == "PENDING",
             "the job is in the queue again",
         )
-        assert "which are saved" in ada.run(f"cat train-{job}.out")
-        assert '"epochs": ' in ada.run(f"cat train-{job}.json")
+        assert "which are saved" in ada.run(f"cat train/train-{job}.out")
+        assert '"epochs": ' in ada.run(f"cat train/train-{job}.json")
     finally:
         ada.run(f"scancel {job}")
 

@@ -88,7 +88,7 @@ def emulation(request) -> Iterator[Emulation]:
     with emulated("muster-rendered", release, files_of("lab", release), NODES) as lab:
         for gpu in range(4):
             lab.run("mknod", "-m", "0666", f"/dev/nvidia{gpu}", "c", "195", str(gpu))
-        podman("cp", str(ROOT / "examples" / "ddp.sbatch"), f"{lab.name}:/home/ada")
+        podman("cp", str(ROOT / "examples/ddp/ddp.sbatch"), f"{lab.name}:/home/ada")
         # The first start logs the missing state as an error; the test reads the second one's log.
         lab.starts_slurmctld("/var/log/slurm/first.log")
         lab.run("pkill", "-x", "slurmctld")

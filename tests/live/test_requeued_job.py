@@ -45,17 +45,20 @@ def test_the_documented_job_saves_its_work_when_it_is_requeued(lab: Lab) -> None
 def test_the_example_saves_its_work_when_it_is_requeued(lab: Lab) -> None:
     ada = lab.ada
     script = (
-        (ROOT / "examples/train.sbatch").read_text().replace('.json" &', '.json" --epochs 9999 &')
+        (ROOT / "examples/train/train.sbatch")
+        .read_text()
+        .replace('.json" &', '.json" --epochs 9999 &')
     )
-    ada.run("cat >longer.sbatch", stdin=script)
-    job = ada.run("sbatch --parsable longer.sbatch").strip()
+    ada.run("cat >train/longer.sbatch", stdin=script)
+    job = ada.run("cd train && sbatch --parsable longer.sbatch").strip()
     try:
         until(
-            lambda: "epoch 100:" in ada.run(f"cat train-{job}.out 2>&1", check=False), "it trains"
+            lambda: "epoch 100:" in ada.run(f"cat train/train-{job}.out 2>&1", check=False),
+            "it trains",
         )
         lab.on("lab-access", f"scontrol requeue {job}")
         until(lambda: "PENDING" in ada.run(f"squeue -h -j {job} -o %T"), f"{job} has ended", 60)
-        assert "epochs, which are saved" in ada.run(f"cat train-{job}.out")
+        assert "epochs, which are saved" in ada.run(f"cat train/train-{job}.out")
     finally:
         ada.run(f"scancel {job}")
 

@@ -24,7 +24,9 @@ from muster.definition.schema.node_sets import Machines
 from muster_sandbox.demo import tour
 
 EXAMPLES = ROOT / "examples"
-SCRIPTS = sorted(EXAMPLES.glob("*.sbatch"))
+SCRIPTS = sorted(EXAMPLES.glob("*/*.sbatch"))
+PROGRAMS = sorted(EXAMPLES.glob("*/*.py"))
+FOLDERS = sorted({path.parent for path in SCRIPTS})
 DEMO = definition.load(ROOT / "inventories/demo")
 LAB = definition.load(ROOT / "inventories/lab")
 
@@ -68,7 +70,7 @@ def test_a_script_is_shell_and_its_programs_are_beside_it(script: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     programs = set(re.findall(r"[\w/$.]+\.(?:py|sh)\b", script.read_text()))
     assert programs
-    assert {name for name in programs if not (EXAMPLES / name).is_file()} == set()
+    assert {name for name in programs if not (script.parent / name).is_file()} == set()
 
 
 @each_script
@@ -120,23 +122,29 @@ def mib(text: str) -> int:
     return int(number) * {"M": 1, "G": 1024}[unit]
 
 
-@pytest.mark.parametrize("name", ["ddp.py", "multiworker.py", "report.py", "train.py"])
-def test_a_program_is_python(name: str) -> None:
-    compile((EXAMPLES / name).read_text(encoding="utf-8"), name, "exec")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
+def test_a_program_is_python(program: Path) -> None:
+    compile(program.read_text(encoding="utf-8"), program.name, "exec")
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_folder_has_a_short_page_that_names_its_scripts(folder: Path) -> None:
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 15
+    assert f"cp -r examples/{folder.name} ~ && cd ~/{folder.name}\n" in page
+    for script in folder.glob("*.sbatch"):
+        assert script.name in page
 
 
 def test_a_program_has_no_name_of_a_package_that_it_imports() -> None:
     """Python looks first in the folder of the program: keras.py would be TensorFlow's keras."""
     packages = {"jax", "keras", "numpy", "tensorflow", "torch", *sys.stdlib_module_names}
-    assert {path.stem for path in EXAMPLES.glob("*.py")} & packages == set()
+    assert {path.stem for path in PROGRAMS} & packages == set()
 
 
 def test_the_demo_s_user_has_the_examples_that_are_sized_for_it() -> None:
-    scripts = {f"{name}.sbatch" for name, clusters in CLUSTERS.items() if clusters != [LAB]}
-    assert {name for name in tour.RUN_THERE if name.endswith(".sbatch")} == scripts
-    assert {name for name in tour.RUN_THERE if name.endswith(".py")} == {
-        path.name for path in EXAMPLES.glob("*.py")
-    }
+    fit = {name for name, clusters in CLUSTERS.items() if clusters != [LAB]}
+    assert set(tour.RUN_THERE) == {path.parent.name for path in SCRIPTS if path.stem in fit}
 
 
 @pytest.mark.parametrize("file", sorted(frameworks.REQUIREMENTS.glob("*.txt")), ids=str)
@@ -154,7 +162,7 @@ def test_requirements_name_all_packages_with_their_hashes_and_no_address(file: P
 
 
 def trained(folder: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EXAMPLES / "train.py"), name, *options]
+    command = [sys.executable, str(EXAMPLES / "train/train.py"), name, *options]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
@@ -179,7 +187,7 @@ class Job:
     def __init__(self, folder: Path, checkpoint: str = "") -> None:
         self.folder = folder
         for name in ("train.sbatch", "train.py"):
-            (folder / name).write_text((EXAMPLES / name).read_text())
+            (folder / name).write_text((EXAMPLES / "train" / name).read_text())
         programs = folder / "programs"
         programs.mkdir()
         scontrol = programs / "scontrol"

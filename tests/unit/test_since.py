@@ -268,7 +268,7 @@ def test_each_layer_of_make_test_is_lint_or_may_be_left_out() -> None:
         ("muster/gcp/bundle.py", "engine", "tests/engine/test_everything.py"),
         ("muster_sandbox/containers/podman.py", "vm", "tests/vm/test_mount.py"),
         ("inventories/demo/hosts.yml", "cluster", "tests/live/test_jobs.py"),
-        ("examples/report.py", "cluster", "tests/live/test_jobs.py"),
+        ("examples/report/report.py", "cluster", "tests/live/test_jobs.py"),
         ("docs/design.md", "unit", "tests/unit/test_imports.py"),
         ("docs/scheduling.md", "unit", "tests/unit/test_docs.py"),
         ("tests/prove.py", "unit", "tests/unit/test_workflow.py"),

@@ -41,9 +41,10 @@ def _cluster(stack: Stack) -> None:
     file.write_text(frameworks.from_folder(source, FOLDER), encoding="utf-8")
     stack.site.change(with_modules)
     up(stack)
-    for name in ("ddp.py", "ddp-cpu.sbatch", "multiworker.py", "multiworker.sbatch"):
-        text = (ROOT / "examples" / name).read_text(encoding="utf-8")
-        tour.run(stack, f"cat >{name} <<'end of {name}'\n{text}end of {name}\n")
+    for folder in ("ddp", "multiworker"):
+        for path in (ROOT / "examples" / folder).iterdir():
+            text = path.read_text(encoding="utf-8")
+            tour.run(stack, f"cat >{path.name} <<'end of it'\n{text}end of it\n")
 
 
 def trained(stack: Stack, script: str) -> dict[str, str]:

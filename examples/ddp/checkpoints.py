@@ -1,0 +1,61 @@
+"""Checkpoints in a folder: whole or not there, kept by number, verified before they are believed.
+
+A checkpoint is one file, whose name has its number and the SHA-256 of its content. It gets that
+name when all of it is on the disk, so a process that is killed leaves no half of one. The folder
+may be anywhere that the next run sees too: in a home, in a project's folder.
+"""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+_NAME = re.compile(r"(\d{10})-([0-9a-f]{64})\.ckpt")
+
+
+class Checkpoints:
+    """The checkpoints of one training; one process alone writes them.
+
+    Args:
+        folder: Where they are; it is made with the first one.
+        keep: How many of the newest stay.
+
+    """
+
+    def __init__(self, folder: Path, keep: int = 3) -> None:
+        self.folder, self.keep = folder, keep
+
+    def save(self, number: int, content: bytes) -> None:
+        """Save a checkpoint; then the oldest go.
+
+        Raises:
+            OSError: it could not be written, as on a full disk; the older ones are all there.
+
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = self.folder / "new"
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.folder / f"{number:010}-{hashlib.sha256(content).hexdigest()}.ckpt")
+        for _, old in self._found()[self.keep :]:
+            old.unlink()
+
+    def newest(self) -> tuple[int, bytes] | None:
+        """Return number and content of the newest one that is whole; None: there is none.
+
+        One whose content is not what its name says is named, and the one before it is taken.
+        """
+        for number, path in self._found():
+            content = path.read_bytes()
+            if f"-{hashlib.sha256(content).hexdigest()}." in path.name:
+                return number, content
+            print(f"{path} is damaged, and left out: remove it", flush=True)
+        return None
+
+    def _found(self) -> list[tuple[int, Path]]:
+        """Return all, the newest first."""
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        matches = ((_NAME.fullmatch(path.name), path) for path in paths)
+        return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
