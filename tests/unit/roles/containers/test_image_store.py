@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,12 @@ def test_an_image_is_pulled_once(
     assert [path.name for path in store.iterdir()] == ["tool"]
     assert program("list") == 0
     assert capsys.readouterr().out == "tool:1.2\tamd64\t0.00 GiB\n"
+
+
+def test_an_image_has_the_group_of_the_store(program: Program, source: Path, store: Path) -> None:
+    store.chmod(0o2775)
+    assert program("pull", REF) == 0
+    assert (store / "tool/=1.2").stat().st_mode & stat.S_ISGID
 
 
 def test_another_one_takes_its_place_only_when_it_is_asked_for(

@@ -7,6 +7,7 @@ other hosts see all of it or nothing, and a pull that is killed leaves no half i
 
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -136,7 +137,9 @@ def _hidden(store: str) -> str:
             if entry.name.startswith(_HIDDEN) and is_old:
                 shutil.rmtree(entry.path, ignore_errors=True)
         hidden = tempfile.mkdtemp(prefix=_HIDDEN, dir=store)
-        os.chmod(hidden, 0o775)  # noqa: S103 (the group's, as all in the store)
+        # The group's, as all in the store. chmod(2) takes the bit away by which what is below has
+        # the store's group, unless the mode has it.
+        os.chmod(hidden, stat.S_IMODE(os.stat(hidden).st_mode) | 0o775)  # noqa: S103
     except OSError as error:
         raise _unwritable(store, error) from error
     return hidden
