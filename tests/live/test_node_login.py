@@ -117,8 +117,9 @@ def test_a_run_shields_the_controller_without_a_job_lost(lab: Lab, job: str) -> 
 
 
 def test_nothing_of_ada_s_stays_after_her_last_job(lab: Lab, job: str) -> None:
+    stray = "systemctl is-active stray"
     leave = "touch /tmp/left-over /dev/shm/left-over; ipcmk --shmem 4096; ipcmk --queue"
-    lab.on(NODE, "systemd-run --quiet --collect --unit=stray --uid=ada sleep 4242")
+    lab.on(NODE, f"systemd-run --quiet --collect --unit=stray --uid=ada sleep 4242; {stray}")
     first = lab.ada.run(f"{SBATCH} --wrap '{leave}'").strip()
     left = "ls /tmp/left-over /dev/shm/left-over 2>/dev/null; ipcs -mq | grep -w ada; true"
     until(
@@ -128,7 +129,7 @@ def test_nothing_of_ada_s_stays_after_her_last_job(lab: Lab, job: str) -> None:
     # Another job of hers runs.
     assert len(lab.on(NODE, left).splitlines()) == 4
     until(
-        lambda: lab.on(NODE, "pgrep -fx 'sleep 4242'", check=False) == "",
+        lambda: lab.on(NODE, stray, check=False) == "inactive\n",
         "what was in no job was killed",
     )
     lab.ada.run(f"scancel {job}")
