@@ -13,6 +13,7 @@ import typer
 
 from muster.autoscaler.report.event_log import EVENTS
 from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
+from muster.autoscaler.text import one_line
 from muster.cli.controller_option import ClusterOption, UserOption, elsewhere
 from muster.cli.exit_codes import STALE, UNREACHED, WRONG
 
@@ -76,7 +77,8 @@ def why(
         unknown = f"no node of {cluster} in the cloud is called {what}; `sinfo` has them all"
     if answer is None:
         raise _stop(unknown)
-    typer.echo(answer)
+    # It has reasons, and errors of Google: words of others.
+    typer.echo("\n".join(one_line(line) for line in answer.splitlines()))
     _end(current)
 
 
