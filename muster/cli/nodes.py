@@ -13,6 +13,7 @@ import typer
 
 from muster.autoscaler.report.event_log import EVENTS
 from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
+from muster.autoscaler.text import one_line
 from muster.cli.controller_option import ClusterOption, UserOption, elsewhere
 from muster.cli.exit_codes import STALE, UNREACHED, WRONG
 from muster.cli.host_programs import said_by
@@ -83,8 +84,9 @@ def why(
         unknown = f"no node of {cluster} in the cloud is called {what}; `sinfo` has them all"
     if answer is None:
         raise _stop(unknown)
-    typer.echo(answer)
-    typer.echo(besides, nl=False)
+    # It has reasons, and errors of Google: words of others.
+    said = [*answer.splitlines(), *besides.splitlines()]
+    typer.echo("\n".join(one_line(line) for line in said))
     _end(current)
 
 

@@ -80,6 +80,8 @@ report:
 """
 
 NODE_FORMAT = "%N|%R|%T|%u|%E"
+JOB_LINE = re.compile(r"^ *\d+: (\d+)(?: \S+)?\s*$", re.MULTILINE)
+"""What the test job prints: task (`srun --label`), number of the job, host."""
 
 
 Node = dict[str, str]
@@ -131,7 +133,8 @@ class Cluster:
             if re.search(r" is UP$", out.strip()):
                 return ""
             if time.monotonic() >= deadline:
-                return str((out.strip() or err.strip()).splitlines()[-1])
+                said = (out.strip() or err.strip()).splitlines()
+                return str(said[-1]) if said else "scontrol ping said nothing"
             time.sleep(0.5)
 
     def nodes(self, avoided: Collection[str]) -> list[Node]:
@@ -146,7 +149,9 @@ class Cluster:
                     msg=f"sinfo: {err.strip()}; is slurmctld up? journalctl -u slurmctld says why"
                 )
             keys = ("name", "partition", "state", "user", "reason")
-            nodes = [dict(zip(keys, line.split("|", 4), strict=True)) for line in out.splitlines()]
+            # A reason may have several lines: the first one is enough.
+            lines = (line for line in out.splitlines() if line.count("|") >= len(keys) - 1)
+            nodes = [dict(zip(keys, line.split("|", 4), strict=True)) for line in lines]
             if time.monotonic() - start >= max(
                 (self.patience(node) for node in nodes if node["name"] not in avoided), default=0
             ):
@@ -181,8 +186,16 @@ class Cluster:
             "code": code,
             "output": err.strip(),
         }
-        if code == 0 and self.parameters["accounting"]:
-            result["accounted"] = self.accounted(out.split()[1], seconds)
+        if code != 0:
+            return result
+        # Something else may print lines too, such as a plugin or the start-up file of a shell.
+        first = JOB_LINE.search(out)
+        if first is None:
+            said = " ".join((out.strip() or "nothing").split())
+            why = f"srun ended well, and the job did not print its number but: {said}"
+            return {**result, "code": 1, "output": why}
+        if self.parameters["accounting"]:
+            result["accounted"] = self.accounted(first[1], seconds)
         return result
 
     def accounted(self, job: str, seconds: int) -> bool:

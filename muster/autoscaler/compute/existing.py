@@ -6,7 +6,6 @@ from typing import Any
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.autoscaler.reconcile.model import Failure
-from muster.autoscaler.reconcile.vms import LEAVING
 from muster.gcp.api import ALREADY_EXISTS, NOT_FOUND, PAGE, CloudError
 from muster.gcp.names import CLUSTER_LABEL, of_cluster
 
@@ -15,7 +14,8 @@ UP = {"PROVISIONING", "STAGING", "RUNNING", "REPAIRING"}
 https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
 FIELDS = "name,status,labels"
 EXISTS, STOPPING = "alreadyExists", "stillStopping"
-"""Codes of failures: somebody must delete the VM; the VM is going away by itself."""
+"""Codes of failures: somebody must delete the VM; it is ours, and goes away by itself or is deleted
+as soon as a list of VMs has it."""
 
 
 class ExistingVms:
@@ -55,8 +55,7 @@ class ExistingVms:
         status = vm["status"]
         if status in UP:
             return None
-        code = STOPPING if status in LEAVING else EXISTS
-        return Failure(code, f"the previous VM is still {status} in {zone}", ALREADY_EXISTS)
+        return Failure(STOPPING, f"the previous VM is still {status} in {zone}", ALREADY_EXISTS)
 
     def _list(self, zone: str, until: float) -> dict[str, dict[str, Any]]:
         """The cluster's VMs in a zone by name."""

@@ -22,6 +22,9 @@ class NodeGroup:
     names: tuple[str, ...]
     job: Job | None = None
     """The job that needs all of them; None: each counts for itself."""
+    beside: frozenset[CapacityPool] = frozenset()
+    """Where other nodes of the job and the set have their VMs: these go there too. Empty: none has
+    one."""
 
     @property
     def need(self) -> int:
@@ -107,6 +110,8 @@ def _allocate(
         if state is BreakerState.OPEN or not fit or (group.job and len(fit) < len(names)):
             # A job's nodes go together: a choice that refused one of them is out.
             continue
+        if group.beside and pool not in group.beside:
+            continue
         if state is BreakerState.HALF_OPEN or (trial and pool in trials):
             allocation.waits += fit
         else:
@@ -139,7 +144,9 @@ def no_room(observed: ObservedState, tracked: TrackedState, group: NodeGroup, na
         pool = choice.pool
         breaker = tracked.breakers.get(pool)
         failures = refused(tracked, name, choice)
-        if failures:
+        if group.beside and pool not in group.beside:
+            reasons.append(f"{pool} is not where the other VMs of its job are")
+        elif failures:
             reasons.append(f"{failures[-1].code} of {pool}")
         elif breaker and breaker.state(observed.now, group.need) is BreakerState.OPEN:
             wait = max(0, breaker.until - observed.now)

@@ -390,7 +390,7 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord, name: str) -> 
 def _since(
     times: Mapping[str, float], past: float, kept: Container[str] = ()
 ) -> Mapping[str, float]:
-    if min(times.values(), default=past) >= past:
+    if not times or min(times.values()) >= past:
         return times
     left = {key: when for key, when in times.items() if when >= past or key in kept}
     return left if len(left) < len(times) else times

@@ -6,7 +6,7 @@ A list may be old, and of an earlier VM: what it says against a node is verified
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import Node, Power, Probe, Vm
+from muster.autoscaler.reconcile.model import SEPARATOR, Node, Power, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
@@ -26,8 +26,6 @@ OURS = "muster:"
 """Muster's own reasons begin with this: nobody needs to look at such a node."""
 GAVE_UP = "ResumeTimeout reached"
 """SLURM's reason for a node that it has given up; 24.11 appends it to an earlier reason."""
-SEPARATOR = " : "
-"""Between reasons that 24.11 appends."""
 PREEMPTED = "muster: Google takes this spot VM back"
 """The reason that a spot VM sets when it leaves SLURM: roles/cloud_node, spot.py."""
 NOT_RESPONDING = "Not responding"
@@ -244,11 +242,17 @@ def _is_preempted(node: Node) -> bool:
 
 
 def _ours(reason: str) -> bool:
-    """Whether Muster or SLURM has given up the node; somebody's words may contain GAVE_UP, too."""
-    parts = reason.split(SEPARATOR)
-    return reason.startswith(OURS) or any(part.startswith(GAVE_UP) for part in parts)
+    """Whether Muster or SLURM has given up the node; somebody's words may contain GAVE_UP, too.
+
+    The last reason decides: an old one of Muster's may stay on a node that is in service again.
+    """
+    return _last(reason).startswith((OURS, GAVE_UP))
 
 
 def _why(reason: str) -> str:
+    return _last(reason).removeprefix(OURS).strip()
+
+
+def _last(reason: str) -> str:
     """The last reason: 24.11 appends it to earlier ones."""
-    return reason.rpartition(SEPARATOR)[2].removeprefix(OURS).strip()
+    return reason.rpartition(SEPARATOR)[2]

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
+SEPARATOR = " : "
+"""Between the reasons of a node: 24.11 appends the last one to earlier ones."""
+
 
 class Power(StrEnum):
     """What SLURM takes a node for: https://slurm.schedmd.com/power_save.html."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
 
 from muster.autoscaler.reconcile.allocate import NodeGroup
-from muster.autoscaler.reconcile.model import NodeSet
+from muster.autoscaler.reconcile.model import CapacityPool, NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import started
 from muster.autoscaler.reconcile.records import Phase, TrackedState
-from muster.autoscaler.reconcile.vms import vm_of
+from muster.autoscaler.reconcile.vms import LEAVING, STOPPED, left_over, vm_of
 
 REQUEST_S = 1.0
 """How long after a node's state has changed its request may come into the spool."""
@@ -38,9 +38,34 @@ def queued(
         for name in chain.from_iterable(neighbours):
             parts.setdefault(due[name].name, []).append(name)
         yield [
-            NodeGroup(due[names[0]], tuple(names), observed.jobs.get(names[0]))
+            NodeGroup(
+                due[names[0]],
+                tuple(names),
+                observed.jobs.get(names[0]),
+                _beside(observed, tracked, due, names[0]),
+            )
             for _, names in sorted(parts.items())
         ]
+
+
+def _beside(
+    observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet], name: str
+) -> frozenset[CapacityPool]:
+    """Return where the VMs of a job's other nodes are, of the same set, when one is made again."""
+    job = observed.jobs.get(name)
+    pools = set()
+    for other in job.nodes if job else ():
+        if other in due or observed.jobs.get(other) != job or observed.set_of(other) != due[name]:
+            continue
+        record = tracked.node(other)
+        vm = vm_of(observed, record, other)
+        if record.insert in tracked.inserts:
+            pools.add(tracked.inserts[record.insert].choice.pool)
+        elif record.vm and record.vm.pool:
+            pools.add(record.vm.pool)
+        elif vm and not left_over(record, vm) and vm.status not in (*STOPPED, *LEAVING):
+            pools.add(vm.pool)
+    return frozenset(pools)
 
 
 def due_nodes(observed: ObservedState, tracked: TrackedState) -> list[str]:

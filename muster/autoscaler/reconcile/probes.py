@@ -5,6 +5,7 @@ A thousand boots that hang mostly have one cause, and some of them tell it as we
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, TrackedState
 
@@ -17,8 +18,13 @@ class Places:
     """Places of probes that may be under way at the same time."""
 
     def __init__(self, tracked: TrackedState) -> None:
-        self._taken = Counter(
-            zone for record in tracked.nodes.values() for zone in _under_way(record)
+        self._tracked = tracked
+
+    @cached_property
+    def _taken(self) -> Counter[str]:
+        """Counted when it is needed: most passes probe nothing."""
+        return Counter(
+            zone for record in self._tracked.nodes.values() for zone in _under_way(record)
         )
 
     def take(self, zones: Iterable[str]) -> frozenset[str]:

@@ -187,21 +187,19 @@ class NodeRecord:
     @property
     def in_doubt(self) -> bool:
         """Whether anything is tracked of its service."""
-        times = self.verified_at, self.preempted_at, self.not_responding_at
-        return any((self.lookup, *times))
+        return bool(self.lookup or self.verified_at or self.preempted_at or self.not_responding_at)
 
     @property
     def empty(self) -> bool:
         """Whether it says no more than that nothing is under way."""
-        return self.phase is Phase.SETTLED and not any(
-            (
-                self.insert,
-                self.in_doubt,
-                self.unknown_at,
-                self.deletions,
-                self.gone,
-                self.no_room,
-            )
+        # Deletions first: of thousands of records most have one.
+        return self.phase is Phase.SETTLED and not (
+            self.deletions
+            or self.gone
+            or self.insert
+            or self.no_room
+            or self.unknown_at
+            or self.in_doubt
         )
 
 

@@ -25,7 +25,7 @@ def with_jobs(
             continue
         released[name] = due
         job = observed.jobs.get(name)
-        if job is None or not observed.is_powering_up(name):
+        if job is None or not observed.is_powering_up(name) or _is_without_job(observed, name):
             continue
         for other in job.nodes:
             over = tracked.node(other).phase is Phase.RELEASED or other in released
@@ -34,6 +34,16 @@ def with_jobs(
                 reason = f"its job needs all of its nodes: {due.reason}"
                 released[other] = Release(Evidence.JOB_RELEASED, reason)
     return released
+
+
+def _is_without_job(observed: ObservedState, name: str) -> bool:
+    """Whether slurmctld has said since the request that no job has a node.
+
+    The job of the request was cancelled: another one may have its other nodes.
+    """
+    node = observed.nodes.get(name)
+    newer = observed.nodes_at >= observed.asked.get(name, 0)
+    return node is not None and newer and not node.busy
 
 
 def records(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from muster.autoscaler.reconcile.model import Node, Power
+from muster.autoscaler.reconcile.model import SEPARATOR, Node, Power
 from muster.autoscaler.text import one_line
 from muster.catalog.hostlists import expand, fold
 
@@ -104,8 +104,9 @@ class Slurm:
             SlurmError: slurmctld refused, or knows only some of the nodes.
 
         """
-        # The reason has text from Google and from the VM: make it one line.
-        text = " ".join(f"muster: {one_line(reason)}".split())[:REASON_CHARACTERS]
+        # The reason has text from Google and from the VM: make it one line, and one reason.
+        text = " ".join(f"muster: {one_line(reason)}".split()).replace(SEPARATOR, ": ")
+        text = text[:REASON_CHARACTERS].rstrip()
         nodes = f"nodename={fold(names)}"
         for state in ("down", "power_down_force") if in_service else ("power_down_force",):
             self._run("scontrol", "update", nodes, f"state={state}", f"reason={text}")

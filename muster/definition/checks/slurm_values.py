@@ -30,6 +30,10 @@ MUSTER_QOS_WEIGHT = 50_000
 _PRIORITY_WEIGHTS = tuple(
     f"priorityweight{what}" for what in ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 )
+SHORTEST_SUSPEND_S = 110
+"""What the autoscaler decides about a start of a node may be done so long after the states that it
+rests on; SLURM must not ask for the node again before that (STALE_S, RELEASE_S and FRESH_S of
+muster/autoscaler)."""
 _UINT16_MAX, _UINT32_MAX = 65535, 2**32 - 1
 
 
@@ -292,3 +296,22 @@ def priority_weights_too_large(d: Definition) -> Iterator[Finding]:
             f"the weights of priority are {total} together, and SLURM counts to {_UINT32_MAX}",
             "make them smaller: only their proportions count",
         )
+
+
+@check("suspend-timeout-too-short")
+def suspend_timeout_too_short(d: Definition) -> Iterator[Finding]:
+    """A SuspendTimeout in which a late release of a node would hit its next start."""
+    for file, key, name, value in _passed_on(d):
+        seconds = _number(_written(value))
+        # 0 is refused by parameter-type.
+        if (
+            d.cluster.cloud is not None
+            and (file, name.lower()) == ("slurm.conf", "suspendtimeout")
+            and seconds is not None
+            and 0 < seconds < SHORTEST_SUSPEND_S
+        ):
+            yield Finding(
+                (key, name),
+                f"in {seconds} s SLURM asks for a node again before its last release is done",
+                f"write at least {SHORTEST_SUSPEND_S}, or leave it out for 120",
+            )

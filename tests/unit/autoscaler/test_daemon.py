@@ -58,6 +58,8 @@ class SimulatedSlurm:
         self.reasons: dict[str, str] = {}
         self.preempted: set[str] = set()
         """Nodes that are draining because Google preempts their VM, and whose jobs do not end."""
+        self.allocated: set[str] = set()
+        """Nodes that jobs wait for."""
         self.away = False
         self.lock = threading.Lock()
 
@@ -74,7 +76,7 @@ class SimulatedSlurm:
     def node(self, name: str, power: Power) -> Node:
         if name in self.preempted and power is Power.UP:
             return Node(name, power, drained=True, busy=True, leaving=True, reason=PREEMPTED)
-        return Node(name, power)
+        return Node(name, power, busy=power is Power.POWERING_UP and name in self.allocated)
 
     def running(self) -> set[str]:
         vms = self.harness.cloud.server.do(
@@ -95,6 +97,7 @@ class SimulatedSlurm:
         ]
         with self.lock:
             self.states |= dict.fromkeys(names, Power.POWERING_UP)
+            self.allocated.update(*(jobs or {}).values())
         resume_file = json.dumps({"jobs": waiting}).encode()
         power_save_program.write(str(self.spool), "resume", ",".join(names), resume_file)
         power_save_program.wake(str(self.spool))

@@ -11,9 +11,10 @@ from driverkit import until
 from muster.autoscaler.clock import Clock
 from muster.autoscaler.daemon import Daemon
 from muster.autoscaler.messages import Called, Inbox
-from muster.autoscaler.readers import Pace
+from muster.autoscaler.readers import FRESH_S, RELEASE_S, Pace
 from muster.autoscaler.reconcile.model import Node, Power, Quotas, Request, VmList
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
+from muster.definition.checks.slurm_values import SHORTEST_SUSPEND_S
 
 NODES = ("lab-debug-0", "lab-debug-1")
 
@@ -75,3 +76,8 @@ def test_a_node_that_has_come_into_service_is_not_released(harness: DaemonHarnes
     left = [name for name in NODES if name not in slurm.come]
     until(lambda: slurm.released or slurm.readings > 20)
     assert slurm.released[:1] == ([left] if left else [])
+
+
+def test_no_definition_has_slurm_ask_for_a_node_before_its_last_release_is_over() -> None:
+    """The states that a release rests on may be as old as STALE_S when it is decided."""
+    assert SHORTEST_SUSPEND_S >= STALE_S + RELEASE_S + FRESH_S

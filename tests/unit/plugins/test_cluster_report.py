@@ -36,3 +36,63 @@ class Module:
 def test_patience(state, seconds):
     cluster = cluster_report.Cluster(Module())
     assert cluster.patience({"name": "lab-cpu-01", "state": state}) == seconds
+
+
+class Programs:
+    """Answers of SLURM's programs, by name."""
+
+    def __init__(self, accounting=True, **said):
+        self.params = {
+            **PARAMETERS,
+            "accounting": accounting,
+            "ping_seconds": 0,
+            "job_seconds": 1,
+            "max_job_nodes": 64,
+        }
+        self.said = said
+        self.commands = []
+
+    def run_command(self, command):
+        self.commands.append(command)
+        program = command[2] if command[0] == "timeout" else command[0]
+        return 0, self.said[program], ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "0: 17 lab-cpu-01\n",
+        "1: 17 lab-cpu-02\n0: 17 lab-cpu-01\n",
+        " 0: 17 lab-cpu-01\n10: 17 lab-cpu-10\n",
+        "plugin: loaded\n0: /etc/profile: 3 files\n0: 17 lab-cpu-01\n",
+        "0: 17\n",
+    ],
+)
+def test_the_job_is_found_in_what_srun_prints(said):
+    programs = Programs(srun=said, sacct=" COMPLETED\n")
+    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"])
+    assert (job["code"], job["accounted"]) == (0, True)
+    assert "--jobs=17" in programs.commands[1]
+
+
+@pytest.mark.parametrize("accounting", [True, False])
+@pytest.mark.parametrize("said", ["", "\n", "0:\n", "0: no job here\n", "17\n"])
+def test_a_job_that_does_not_print_its_number_has_failed(said, accounting):
+    programs = Programs(accounting, srun=said)
+    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"])
+    assert job["code"] == 1
+    assert "did not print its number but: " in job["output"]
+    assert "accounted" not in job
+
+
+def test_a_ping_without_a_word_is_no_answer():
+    assert (
+        cluster_report.Cluster(Programs(scontrol="")).unanswered() == "scontrol ping said nothing"
+    )
+
+
+def test_a_reason_of_several_lines_is_that_of_one_node():
+    programs = Programs(sinfo="lab-0|cpu|drained|ada|look\nat it\nlab-1|cpu|idle|root|none\n")
+    nodes = cluster_report.Cluster(programs).nodes([])
+    assert [node["name"] for node in nodes] == ["lab-0", "lab-1"]
+    assert [node["reason"] for node in nodes] == ["look", "none"]

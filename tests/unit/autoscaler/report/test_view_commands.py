@@ -98,6 +98,12 @@ def test_a_node_is_explained(watched):
     assert shown.stdout == "lab-debug-10 has had jobs for 3 min (n1 in europe-west4-a).\n"
 
 
+def test_why_shows_texts_of_others_but_for_what_moves_the_cursor(watched):
+    shown = muster("why", "lab-debug-9", "--status", watched.status_file)
+    assert "[red]a [2Jb <c>" in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
 def test_a_node_does_not_say_what_another_set_lacks(tmp_path):
     made, now = Watched(tmp_path), int(time.time())
     asked = {

@@ -123,6 +123,12 @@ def test_nodes_in_service_are_set_down_before(tmp_path):
     ]
 
 
+def test_a_reason_is_one_of_those_that_slurm_appends(tmp_path):
+    """What 24.11 writes between reasons is in no reason: the last one decides."""
+    slurm(tmp_path, "").release_nodes(["lab-debug-0"], "403 : Forbidden\n:\nno", in_service=False)
+    assert called(tmp_path)[3] == "reason=muster: 403: Forbidden: no"
+
+
 def test_a_reason_is_one_short_line(tmp_path):
     slurm(tmp_path, "").release_nodes(
         ["lab-debug-0"], "first\nsecond\0\ud800 " + "x" * 300, in_service=False

@@ -45,6 +45,24 @@ def test_a_folder_becomes_a_model_of_the_cache(
     assert (told["origin"], told["licence"], told["added_by"]) == (str(folder), "mit", "ada")
 
 
+def test_what_a_provenance_says_does_not_control_the_terminal(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == 0
+    [path] = store_root.glob("hub/models--lab--bert/provenance/*.json")
+    told = json.loads(path.read_text())
+    told |= {"origin": "\x1b]0;title\x07/home\nlab/faked", "licence": "\x9b31mmit\ud800"}
+    told["files"][0] |= {"path": "\x1b[2Jconfig.json", "sha256": "0" * 64}
+    path.write_text(json.dumps(told))
+    capsys.readouterr()
+    assert models("list") == models("list", NAME) == 0
+    assert models("verify") == 2
+    said = capsys.readouterr()
+    lines = (said.out + said.err).split("\n")
+    assert [line for line in lines if not line.isprintable()] == []
+    assert not any(line.startswith("lab/faked") for line in lines)
+
+
 def test_links_in_a_folder_are_followed(models: Program, store_root: Path, folder: Path) -> None:
     (folder / "model.bin").symlink_to(folder / "config.json")
     assert add(models, folder) == 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from muster_models import add, buckets, download
 from muster_models.download import Source
 from muster_models.errors import ModelsError, of_system
-from muster_models.progress import Progress, amount, say
+from muster_models.progress import Progress, amount, say, tell
 
 DONE, FAILED = 0, 1
 
@@ -64,7 +64,7 @@ def _stage(source: str, folder: str, sha256: str | None) -> None:
             say(f"{file.name} has no digest in its bucket; its size alone is checked")
         came += download.bring(file, target, progress)
     size = sum(os.path.getsize(os.path.join(folder, path)) for path in files)
-    print(f"{folder}: {len(files)} files, {amount(size)}; {came} of them came now")
+    tell(f"{folder}: {len(files)} files, {amount(size)}; {came} of them came now")
 
 
 def _files(source: str, sha256: str | None) -> dict[str, Source]:

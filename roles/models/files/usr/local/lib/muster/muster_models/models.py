@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from muster_models import account, add, buckets, collect, verify
 from muster_models.errors import ModelsError, of_system
-from muster_models.progress import amount, say
+from muster_models.progress import amount, say, tell
 from muster_models.store import Provenance, Store
 
 SETTINGS = "/etc/muster/models.json"
@@ -139,8 +139,8 @@ def _add(store: Store, options: argparse.Namespace) -> int:
         model = add.from_archive(store, sys.stdin.buffer, options.origin, wanted)
     else:
         model = add.from_folder(store, source, wanted)
-    print(f"{model.name} {model.revision} ({amount(model.size)})")
-    print(store.snapshot(model.name, model.revision))
+    tell(f"{model.name} {model.revision} ({amount(model.size)})")
+    tell(store.snapshot(model.name, model.revision))
     return DONE
 
 
@@ -193,7 +193,7 @@ def _list(store: Store, name: str | None) -> int:
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+        tell("  ".join(cells).rstrip())
     return DONE
 
 
@@ -210,7 +210,7 @@ def _row(store: Store, model: Provenance) -> tuple[str, ...]:
 
 
 def _show(store: Store, model: Provenance) -> None:
-    print(model.name)
+    tell(model.name)
     for key, value in (
         ("revision", model.revision),
         ("from", model.origin),
@@ -218,9 +218,9 @@ def _show(store: Store, model: Provenance) -> None:
         ("added", f"{model.added_at} by {model.added_by}"),
         ("folder", store.snapshot(model.name, model.revision)),
     ):
-        print(f"  {key + ':':10}{value}")
+        tell(f"  {key + ':':10}{value}")
     for file in model.files:
-        print(f"  {file.sha256}  {amount(file.size):>10}  {file.path}")
+        tell(f"  {file.sha256}  {amount(file.size):>10}  {file.path}")
 
 
 def _verify(store: Store, names: Sequence[str]) -> int:
@@ -229,14 +229,14 @@ def _verify(store: Store, names: Sequence[str]) -> int:
         say(f"error: {problem}")
     if found:
         return WRONG
-    print("all files are what they were when they were added")
+    tell("all files are what they were when they were added")
     return DONE
 
 
 def _gc(store: Store) -> int:
     sizes = []
     for path, size in collect.collect(store):
-        print(f"removed {path} ({amount(size)})")
+        tell(f"removed {path} ({amount(size)})")
         sizes.append(size)
-    print(f"{amount(sum(sizes))} are free again" if sizes else "nothing was left over")
+    tell(f"{amount(sum(sizes))} are free again" if sizes else "nothing was left over")
     return DONE

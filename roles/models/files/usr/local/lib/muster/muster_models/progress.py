@@ -18,9 +18,22 @@ def amount(size: float) -> str:
     return f"{size:.1f} {_UNITS[-1]}"
 
 
+def plain(text: str) -> str:
+    """Return a text on one line, without characters that would control a terminal.
+
+    What is printed is also from files that others write: provenances, names in a folder.
+    """
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def tell(text: str) -> None:
+    """Print a line of an answer, on standard output."""
+    print(plain(text))
+
+
 def say(text: str) -> None:
     """Print a line for people, also among those of a progress."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 class Progress:
@@ -28,7 +41,7 @@ class Progress:
 
     def __init__(self, what: str, total: int) -> None:
         """Begin; `total` 0: how many bytes there will be is not known."""
-        self._what, self._total = what, total
+        self._what, self._total = plain(what), total
         self._done = 0
         self._is_terminal = sys.stderr.isatty()
         self._every = _TERMINAL_S if self._is_terminal else _LOG_S
