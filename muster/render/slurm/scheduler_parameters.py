@@ -20,7 +20,7 @@ _LONG_QUEUE = [
     "bf_max_job_test=1000",
     # The jobs of each person that a pass looks at. Hundreds of one person that can't start cost as
     # much as those of ten people.
-    "bf_max_job_user=100",
+    "bf_max_job_user=50",
     # Microseconds after which a pass lets other requests in; with the default of 2 s sbatch takes
     # as long.
     "bf_yield_interval=500000",

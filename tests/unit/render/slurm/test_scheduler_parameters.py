@@ -92,7 +92,7 @@ def test_no_option_stands_twice(profile):
 
 def test_machines_of_ones_own_have_a_profile_only_if_the_definition_says_so(lab):
     assert options(lab()) == [
-        *("nohold_on_prolog_fail", "bf_continue", "bf_max_job_test=1000", "bf_max_job_user=100"),
+        *("nohold_on_prolog_fail", "bf_continue", "bf_max_job_test=1000", "bf_max_job_user=50"),
         *("bf_yield_interval=500000", "bf_window=7200", "bf_resolution=300"),
     ]
     assert "batch_sched_delay=0" in options(lab({"scheduling": {"profile": "elastic"}}))

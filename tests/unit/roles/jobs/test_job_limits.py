@@ -114,8 +114,8 @@ def test_minutes_ahead_are_told_with_what_running_jobs_may_still_use(ask, releas
     # Four jobs of a day with six GPUs, some minutes after their start.
     used = {"22.05": 8629, "24.11": 8628}[release]
     assert ask("AssocGrpGRESRunMinutes").says == (
-        "The limit: account students allows all of its jobs together at most 17280 minutes of GPUs, "
-        f"in use: {used}"
+        "The limit: account students allows all of its jobs together at most 17280 minutes of "
+        f"GPUs, in use: {used}"
     )
 
 
