@@ -42,6 +42,14 @@ def pytest_report_header() -> str:
     return f"cgroup {CGROUP}: SLURM's plugin cgroup/{CGROUP} keeps jobs apart, devices by {how}"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have measured."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in report.user_properties:
+            if report.when == "call":
+                terminalreporter.write_line(f"{name}: {value}")
+
+
 @dataclass(frozen=True)
 class Run:
     """The output of a run of site.yml."""

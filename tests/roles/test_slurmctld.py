@@ -154,6 +154,38 @@ def test_a_refused_configuration_changes_nothing(host, converge):
     assert "is UP" in host.check_output("scontrol ping")
 
 
+def reservations(host):
+    """Return what slurmctld has: a mapping of words for each, by name."""
+    shown = host.check_output("scontrol --oneliner show reservation")
+    found = [dict(word.split("=", 1) for word in line.split()) for line in shown.splitlines()]
+    return {one["ReservationName"]: one for one in found}
+
+
+def test_a_reservation_is_as_wanted_and_those_of_others_stay(host, converge):
+    course = reservations(host)["course"]
+    assert course["StartTime"] == "2036-01-07T14:00:00"
+    assert course["EndTime"] == "2036-01-07T16:00:00"
+    assert (course["PartitionName"], course["Users"]) == ("main", "ada")
+    assert "MAGNETIC" in course["Flags"].split(",")
+    by_hand = "reservation=theirs starttime=2036-02-01T00:00 duration=60 users=eve nodes=ALL"
+    host.check_output(f"scontrol create {by_hand}")
+    try:
+        said = converge("cluster", "--tags=slurmctld_configure", reserved_minutes=90)
+        assert "failed=0" in said, said
+        assert "in the definition, and kept: theirs" in " ".join(said.split())
+        changed = reservations(host)
+        assert changed["course"] == course | {
+            "EndTime": "2036-01-07T15:30:00",
+            "Duration": "01:30:00",
+        }
+        assert changed["theirs"]["Users"] == "eve"
+    finally:
+        host.check_output("scontrol delete reservation=theirs")
+        said = converge("cluster", "--tags=slurmctld_configure")
+    assert "failed=0" in said, said
+    assert reservations(host) == {"course": course}
+
+
 VERSIONS = {"bookworm-ctl": "22.05", "trixie-ctl": "24.11"}
 PACKAGES = "slurmctld slurm-client slurm-wlm-basic-plugins"
 

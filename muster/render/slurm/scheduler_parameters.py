@@ -11,6 +11,20 @@ _BACKFILL_DEFAULT_MINUTES = 1440
 _BACKFILL_LONGEST_MINUTES = 43200
 
 # https://slurm.schedmd.com/slurm.conf.html#OPT_SchedulerParameters has what each means.
+# Measured with 5,000 waiting jobs: docs/limits.md.
+_LONG_QUEUE = [
+    # A pass of backfill goes on where it let other requests in, also if jobs came or ended
+    # meanwhile; otherwise it begins again at the next, and never reaches the end of a queue.
+    "bf_continue",
+    # By default a pass ends after 500 jobs: those of one person, and nobody behind them starts.
+    "bf_max_job_test=1000",
+    # The jobs of each person that a pass looks at. Hundreds of one person that can't start cost as
+    # much as those of ten people.
+    "bf_max_job_user=50",
+    # Microseconds after which a pass lets other requests in; with the default of 2 s sbatch takes
+    # as long.
+    "bf_yield_interval=500000",
+]
 # Nodes are requested at once, and by few calls of ResumeProgram. A thousand jobs that each need one
 # of ten thousand nodes cost select/cons_tres some ten seconds of CPU with any settings; these
 # decide how it is divided into passes. Measured: docs/figures.md.
@@ -43,7 +57,8 @@ def scheduler_options(definition: Definition) -> list[str]:
     # A job that the prolog of a broken node refused starts elsewhere; held, it would wait for
     # somebody to release it.
     options = ["nohold_on_prolog_fail"]
-    options += _backfill(partition.max_time for partition in cluster.partitions.values())
+    options += _LONG_QUEUE
+    options += _window(partition.max_time for partition in cluster.partitions.values())
     chosen = profile(definition)
     if chosen == "elastic":
         options += _ELASTIC
@@ -69,13 +84,12 @@ def _throughput(version: str) -> list[str]:
         "default_queue_depth=1000",
         # Jobs of a full partition count in that depth; this pass also takes the jobs after them.
         "sched_interval=10",
-        "bf_continue",
         # Planning stops while so many requests wait for an answer.
         "max_rpc_cnt=150",
     ]
 
 
-def _backfill(max_times: Iterable[str]) -> list[str]:
+def _window(max_times: Iterable[str]) -> list[str]:
     """Return options for jobs that are longer than the day that backfill looks ahead by default.
 
     Jobs beyond that window can starve (slurm.conf(5), bf_window); the resolution grows with it, so
@@ -87,4 +101,4 @@ def _backfill(max_times: Iterable[str]) -> list[str]:
         return []
     window = min(longest, _BACKFILL_LONGEST_MINUTES)
     resolution = 60 * -(-window // _BACKFILL_DEFAULT_MINUTES)
-    return ["bf_continue", f"bf_window={window}", f"bf_resolution={resolution}"]
+    return [f"bf_window={window}", f"bf_resolution={resolution}"]

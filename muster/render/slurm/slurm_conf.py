@@ -145,8 +145,11 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "EnforcePartLimits": "ALL",
         # New members of a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
+        # Ten people with all that `max_submit_jobs` lets them have; by default half of that, and
+        # jobs that have ended count for five minutes (MinJobAge). Measured: docs/limits.md.
+        "MaxJobCount": 20000,
         # SLURM's default, said because it belongs to `max_submit_jobs`, which is above it: tasks of
-        # an array have numbers up to 1,000, and each is one of the 10,000 places in the queue.
+        # an array have numbers up to 1,000, and each is one of the places in the queue.
         "MaxArraySize": 1001,
         "SchedulerParameters": ",".join(scheduler_options(definition)),
     }

@@ -38,6 +38,7 @@ FREE = {
     "JobAcctGatherFrequency": "a pause",
     "JobAcctGatherType": "how usage is measured",
     "MaxArraySize": "a limit",
+    "MaxJobCount": "a limit",
     "MessageTimeout": "a limit",
     "PriorityDecayHalfLife": "a site's rule",
     "PriorityFlags": "a site's rule",

@@ -72,6 +72,18 @@ def test_batch_jobs_are_deferred_where_the_release_can_leave_srun_out_of_it(vers
     assert "defer" not in options(cloud(version, "throughput"))
 
 
+@pytest.mark.parametrize("profile", [None, "elastic", "throughput"])
+def test_backfill_reaches_people_behind_the_jobs_of_one(profile):
+    values = dict(o.split("=") for o in options(cloud(profile=profile)) if "=" in o)
+    assert int(values["bf_max_job_user"]) * 10 <= int(values["bf_max_job_test"])
+    assert "bf_continue" in options(cloud(profile=profile))
+
+
+def test_ten_people_can_queue_all_that_they_may(lab):
+    most = lab().cluster.scheduling.max_submit_jobs
+    assert int(keys(lab())["MaxJobCount"]) >= 10 * most
+
+
 @pytest.mark.parametrize("profile", ["elastic", "throughput"])
 def test_no_option_stands_twice(profile):
     names = [option.split("=")[0] for option in options(cloud(profile=profile))]
@@ -80,7 +92,8 @@ def test_no_option_stands_twice(profile):
 
 def test_machines_of_ones_own_have_a_profile_only_if_the_definition_says_so(lab):
     assert options(lab()) == [
-        *("nohold_on_prolog_fail", "bf_continue", "bf_window=7200", "bf_resolution=300")
+        *("nohold_on_prolog_fail", "bf_continue", "bf_max_job_test=1000", "bf_max_job_user=50"),
+        *("bf_yield_interval=500000", "bf_window=7200", "bf_resolution=300"),
     ]
     assert "batch_sched_delay=0" in options(lab({"scheduling": {"profile": "elastic"}}))
     # Their nodes are always up: there is nothing to wait for.

@@ -1,20 +1,28 @@
-"""What the priority of a job is made of; sprio's answers are made after src/sprio/print.c."""
+"""What the priority of a job is made of.
+
+sprio's answers were recorded with those of scontrol (test_job_limits.py), of jobs that had waited
+for two minutes: one that waits as usual, with --nice=100, with a nice of -100, of which a priority
+was set by hand, that is held, and an array.
+"""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import jobs_library  # noqa: F401 (makes muster_jobs importable)
 import pytest
 from muster_jobs import priority
 
-WEIGHTS = "100000 10000 50000 0 0 0\n"
+FOLDER = Path(__file__).parent / "sprio"
 
 
 class Sprio:
-    """sprio, which prints what it is told."""
+    """sprio, which prints what it printed of a job."""
 
-    def __init__(self, factors: str, weights: str = WEIGHTS, code: int = 0) -> None:
-        self.factors, self.weights, self.code = factors, weights, code
+    def __init__(self, release: str, job: str, code: int = 0) -> None:
+        lines = (FOLDER / f"{release}.txt").read_text(encoding="utf-8").splitlines()
+        answers = {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
+        self.factors, self.weights, self.code = answers[job], answers["weights"], code
         self.asked: list[Sequence[str]] = []
 
     def __call__(
@@ -24,41 +32,46 @@ class Sprio:
         assert data is None
         self.asked.append(command)
         text = self.weights if "--weights" in command else self.factors
-        return SimpleNamespace(returncode=self.code, stdout=text.encode(), stderr=b"priority/basic")
+        return SimpleNamespace(
+            returncode=self.code, stdout=f"{text}\n".encode(), stderr=b"priority/basic"
+        )
 
 
-def test_factors_that_count_are_told_with_their_weights() -> None:
-    run = Sprio("61234 0 51000 234 10000 0 0 0\n")
+def test_factors_that_count_are_told_with_their_weights(release: str) -> None:
+    run = Sprio(release, "array")
+    total, age = {"22.05": (102588, 281), "24.11": (102613, 306)}[release]
     assert priority.sentence("12", run) == (
-        "Its priority is 61234: 51000 of 100000 for fairshare (less, the more its owner and its "
-        "account have used), 234 of 10000 for the time that it has waited, 10000 of 50000 for its "
-        "QoS"
+        f"Its priority is {total}: 92308 of 100000 for fairshare (less, the more its owner and its "
+        f"account have used), {age} of 10000 for the time that it has waited, 10000 of 50000 for "
+        "its QoS"
     )
     assert "--jobs=12" in run.asked[0]
     assert not any(word.startswith("--jobs") for word in run.asked[1])
 
 
 @pytest.mark.parametrize(
-    ("factors", "end"),
+    ("job", "end"),
     [
-        ("134 100 0 234 0 0 0 0\n", ", less 100 by --nice"),
-        ("334 -100 0 234 0 0 0 0\n", ", 100 by --nice"),
-        ("5 0 0 0 0 0 0 0\n", "Its priority is 5: it was set by hand"),
+        ("waits", "0 of 50000 for its QoS"),
+        ("nice", ", less 100 by --nice"),
+        ("nice-up", ", 100 by --nice"),
+        ("by-hand", "Its priority is 5: it was set by hand"),
     ],
 )
-def test_nice_and_a_priority_by_hand_are_told(factors: str, end: str) -> None:
-    assert priority.sentence("12", Sprio(factors)).endswith(end)
+def test_nice_and_a_priority_by_hand_are_told(release: str, job: str, end: str) -> None:
+    assert priority.sentence("12", Sprio(release, job)).endswith(end)
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        Sprio("", code=1),
-        Sprio(""),
-        Sprio("Unable to find jobs matching user/id(s) specified\n"),
-        Sprio("0 0 0 0 0 0 0 0\n", "0 0 0 0 0 0\n"),
-    ],
-    ids=["no such plugin", "held", "no such job", "no weights"],
-)
-def test_without_factors_nothing_is_told(run: Sprio) -> None:
+@pytest.mark.parametrize("job", ["held", "running", "unknown"])
+def test_of_a_job_that_has_no_factors_nothing_is_told(release: str, job: str) -> None:
+    assert priority.sentence("12", Sprio(release, job)) == ""
+
+
+def test_where_jobs_start_in_their_order_nothing_is_told(release: str) -> None:
+    assert priority.sentence("12", Sprio(release, "waits", code=1)) == ""
+
+
+def test_without_weights_nothing_is_told(release: str) -> None:
+    run = Sprio(release, "waits")
+    run.factors, run.weights = "0 0 0 0 0 0 0 0", "0 0 0 0 0 0"
     assert priority.sentence("12", run) == ""

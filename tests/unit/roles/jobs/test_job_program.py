@@ -68,7 +68,7 @@ def test_a_job_that_waits_for_a_limit_is_told_all_of_it(release: str) -> None:
     slurm = Slurm(
         squeue="5|PENDING|N/A|61234|ml-gpu|1|eve|AssocGrpGRES\n",
         account="students|long\n",
-        scontrol=text("assoc_mgr", f"{release}.assoc"),
+        scontrol=text("assoc_mgr", f"{release}.assoc-eve"),
         sprio="61234 0 51000 234 10000 0 0 0\n",
         weights="100000 10000 50000 0 0 0\n",
     )
