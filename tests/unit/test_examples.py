@@ -46,6 +46,8 @@ CLUSTERS = {
     "ddp": [LAB],
     "ddp-cpu": [demo_with_frameworks()],
     "multiworker": [demo_with_frameworks()],
+    "search": [DEMO, LAB],
+    "table": [DEMO, LAB],
 }
 """Script -> the clusters that it is sized for."""
 NOT_BUILT = {"ddp"}
@@ -153,7 +155,7 @@ def test_requirements_name_all_packages_with_their_hashes_and_no_address(file: P
     assert list(requirements.faults(text)) == []
     assert "://" not in text
     wanted = file.with_suffix(".in").read_text(encoding="utf-8").splitlines()[0]
-    name, version = re.fullmatch(r"([a-z-]+)(?:\[cpu\])?==(\d+\.\d+)\.\*", wanted).groups()  # type: ignore[union-attr]
+    name, version = re.fullmatch(r"([a-z-]+)(?:\[cpu\])?==(\d+(?:\.\d+)?)\.\*", wanted).groups()  # type: ignore[union-attr]
     assert re.search(rf"^{name}=={re.escape(version)}\.", text, re.MULTILINE)
     assert file.stem == f"{name.removesuffix('-cpu')}-{version}"
 
