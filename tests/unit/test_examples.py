@@ -48,6 +48,7 @@ CLUSTERS = {
     "multiworker": [demo_with_frameworks()],
     "search": [DEMO, LAB],
     "table": [DEMO, LAB],
+    "serve": [DEMO, LAB],
 }
 """Script -> the clusters that it is sized for."""
 NOT_BUILT = {"ddp"}
