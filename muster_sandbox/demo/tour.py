@@ -24,7 +24,7 @@ JOB_SECONDS = 120
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_THERE = (
-    *("report", "train", "search", "serve"),
+    *("report", "train", "search", "serve", "trial"),
     # With the modules that docs/software.md adds.
     *("ddp", "multiworker"),
 )

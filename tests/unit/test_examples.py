@@ -49,6 +49,7 @@ CLUSTERS = {
     "search": [DEMO, LAB],
     "table": [DEMO, LAB],
     "serve": [DEMO, LAB],
+    "trial": [DEMO, LAB],
 }
 """Script -> the clusters that it is sized for."""
 NOT_BUILT = {"ddp"}
