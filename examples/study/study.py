@@ -138,7 +138,7 @@ def mend(journal: Path, lock: JournalFileOpenLock) -> None:
     try:
         with journal.open("r+b") as file:
             content = file.read()
-            if not (content + JOURNAL).startswith(JOURNAL):
+            if content and not content.startswith(JOURNAL):
                 raise StudyError(NO_JOURNAL.format(journal))
             whole = content.rfind(b"\n") + 1
             if whole < len(content):

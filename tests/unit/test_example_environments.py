@@ -132,7 +132,9 @@ def test_a_journal_with_half_a_line_and_a_lock_of_a_dead_worker_is_used_again(
     assert shown(optuna, study)[-1].startswith("the best of 7: ")
 
 
-@pytest.mark.parametrize("content", ["no journal", "no journal\n", '["a list"]\n', "{}\n", '{"op_code":0}\n'])
+@pytest.mark.parametrize(
+    "content", ["no journal", "no journal\n", '["a list"]\n', "{}\n", '{"op_code":0}\n']
+)
 def test_a_file_that_is_no_journal_is_told_and_left_alone(
     optuna: Path, study: Path, content: str
 ) -> None:
