@@ -28,13 +28,13 @@ _LOSS = re.compile(r"^(\S+): (?:worker|process) \d+ of (\d+), loss (\d\S*)$", re
 """What each worker of the examples prints at its end."""
 
 
-def modules() -> dict[str, Any]:
-    """Return `software.modules` of the page's definition that has TensorFlow."""
+def modules(having: str = "libs/python/tensorflow") -> dict[str, Any]:
+    """Return `software.modules` of the page's definition that has this module."""
     found = [yaml.safe_load(block.text) for block in PAGE.blocks("yaml")]
     [wanted] = [
         definition["cluster"]["software"]["modules"]
         for definition in found
-        if "libs/python/tensorflow" in definition["cluster"]["software"]["modules"]
+        if having in definition["cluster"]["software"]["modules"]
     ]
     return dict(wanted)
 

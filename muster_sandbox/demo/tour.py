@@ -24,9 +24,9 @@ JOB_SECONDS = 120
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_THERE = (
-    *("report", "train"),
+    *("report", "train", "search", "serve", "trial"),
     # With the modules that docs/software.md adds.
-    *("ddp", "multiworker"),
+    *("ddp", "multiworker", "study", "pipeline"),
 )
 """The examples that are sized for the demo, a folder each."""
 

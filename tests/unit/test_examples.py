@@ -31,11 +31,11 @@ DEMO = definition.load(ROOT / "inventories/demo")
 LAB = definition.load(ROOT / "inventories/lab")
 
 
-def demo_with_frameworks() -> Definition:
-    """Return the demo with the modules that docs/software.md adds."""
+def demo_with(module: str) -> Definition:
+    """Return the demo with the modules that a definition of docs/software.md adds."""
     text = (ROOT / "inventories/demo/group_vars/all/cluster.yml").read_text(encoding="utf-8")
     data = yaml.safe_load(text)["cluster"]
-    for name, versions in frameworks.modules().items():
+    for name, versions in frameworks.modules(module).items():
         data["software"]["modules"].setdefault(name, {}).update(versions)
     return definition.validate(data, DEMO.hosts.groups)
 
@@ -44,8 +44,16 @@ CLUSTERS = {
     "report": [DEMO, LAB],
     "train": [DEMO, LAB],
     "ddp": [LAB],
-    "ddp-cpu": [demo_with_frameworks()],
-    "multiworker": [demo_with_frameworks()],
+    "ddp-cpu": [demo_with("libs/python/tensorflow")],
+    "multiworker": [demo_with("libs/python/tensorflow")],
+    "search": [DEMO, LAB],
+    "table": [DEMO, LAB],
+    "serve": [DEMO, LAB],
+    "trial": [DEMO, LAB],
+    "study": [demo_with("libs/python/optuna")],
+    "prepare": [demo_with("libs/python/optuna")],
+    "fit": [DEMO, LAB],
+    "evaluate": [DEMO, LAB],
 }
 """Script -> the clusters that it is sized for."""
 NOT_BUILT = {"ddp"}
