@@ -117,6 +117,28 @@ def test_pytorch_trains_on_two_nodes(lab: Lab) -> None:
     assert float(losses[AWAY]) < 8
 
 
+def test_a_training_whose_worker_is_killed_names_it_and_goes_on(lab: Lab) -> None:
+    ada = lab.ada
+    ada.run("cd ddp && sed 's/--steps 2000/--steps 10000/' ddp-cpu.sbatch >long.sbatch")
+    job = ada.run("cd ddp && sbatch --parsable long.sbatch").strip()
+    output = f"ddp/ddp-cpu-{job}.out"
+
+    def shown() -> str:
+        return ada.run(f"cat {output} 2>&1", check=False)
+
+    until(lambda: "step 1000:" in shown(), "the training has a checkpoint", JOB_SECONDS, shown)
+    lab.on(AWAY, "pkill -KILL -f ddp.py")
+    until(lambda: f" on {AWAY} has ended in step " in shown(), "the worker is named", 30, shown)
+    until(
+        lambda: ada.run(f"squeue -h -j {job} -o %T").strip() == "PENDING",
+        "the job is in the queue again",
+    )
+    lab.on(CONTROLLER, f"scontrol update JobId={job} StartTime=now")
+    written = ended(lab, job, output)
+    assert re.search(r"2 processes, from step [1-9]000$", written, re.MULTILINE)
+    assert len(set(frameworks.losses(written).values())) == 1
+
+
 def test_what_a_module_is_says_where_it_runs(lab: Lab) -> None:
     for module in (TORCH, TENSORFLOW):
         assert "for CPUs" in lab.ada.run(f"module whatis {module} 2>&1")

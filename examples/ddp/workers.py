@@ -1,0 +1,196 @@
+"""Each process of a training reports to the first one, which says who is slow and who is lost.
+
+A thread in each process does so once a second, by a connection of its own, so it works beside each
+framework, and while that waits. When a process is lost, all of them end within half a minute, and
+not at the job's time limit. The rules are in judge.py.
+"""
+
+import json
+import os
+import platform
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Self
+
+from judge import LOST, SILENT_SECONDS, End, Judge
+
+REPORT_SECONDS = 1.0
+"""Between two reports."""
+
+
+class Timer:
+    """The time of this process's own work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._step, self._steps, self._spent, self._mean = 0, 0, 0.0, 0.0
+        self._since: float | None = None
+
+    @contextmanager
+    def work(self, step: int) -> Iterator[None]:
+        """Measure the work of a step."""
+        with self._lock:
+            self._step, self._since = step, time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._spent += time.monotonic() - (self._since or 0.0)
+                self._steps, self._since = self._steps + 1, None
+
+    def report(self) -> dict[str, object]:
+        """Return the step, the mean time of those since the last report, and of one under way."""
+        with self._lock:
+            if self._steps:
+                self._mean = self._spent / self._steps
+            self._steps, self._spent = 0, 0.0
+            running = time.monotonic() - self._since if self._since else 0.0
+            return {"step": self._step, "seconds": self._mean, "running": running}
+
+
+class Workers:
+    """The processes of a training, as one of them sees them: a context for its steps.
+
+    Args:
+        rank: Of this process; the first one, 0, judges.
+        processes: How many there are.
+        lost: File that gets the sentence about a lost process; the job script looks for it.
+
+    """
+
+    def __init__(self, rank: int, processes: int, lost: Path) -> None:
+        self._rank, self._processes, self._lost = rank, processes, lost
+        self._timer, self._error, self._over = Timer(), "", threading.Event()
+        self._listener = socket.create_server(("", 0), backlog=processes) if rank == 0 else None
+        self._first = "", self._listener.getsockname()[1] if self._listener else 0
+        self._end: End | None = None
+
+    @property
+    def port(self) -> int:
+        """Of the first process, where it listens; it tells the others by its framework."""
+        return int(self._first[1])
+
+    def meet(self, host: str, port: int) -> None:
+        """Say where the first process is; before the steps, when all are there."""
+        self._first = host, port
+
+    def work(self, step: int) -> AbstractContextManager[None]:
+        """Return a context for what this process does in a step without waiting for others."""
+        return self._timer.work(step)
+
+    def __enter__(self) -> Self:
+        self._judge, self._lock = Judge(self._processes, time.monotonic()), threading.Lock()
+        if self._listener:
+            threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        watch = self._watch if self._listener else self._tell
+        self._thread = threading.Thread(target=watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, _trace: object) -> None:
+        if kind is not None:
+            self._error = f"{kind.__name__}: {error}".splitlines()[0][:300]
+        self._over.set()
+        # The first one stays until all are done. Who fails stays until it is known who is to blame:
+        # the framework says no more than that a connection is closed.
+        self._thread.join()
+
+    def _report(self) -> dict[str, object]:
+        ending = {"done": not self._error, "error": self._error} if self._over.is_set() else {}
+        return {"rank": self._rank, "node": platform.node(), **self._timer.report(), **ending}
+
+    # -- the first process ------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Judge, until all are done or have to end."""
+        found: float | None = None
+        while True:
+            self._over.wait(REPORT_SECONDS)
+            now = time.monotonic()
+            with self._lock:
+                self._judge.report(self._report(), now)
+                end, slow, done = self._judge.end(now), self._judge.slow(), self._judge.all_done
+            for sentence in slow:
+                print(sentence, flush=True)
+            if done:
+                return
+            if end:
+                # What is worse may show a moment later: those who fail have lost another one.
+                found = found or now
+                if now - found > 2 * REPORT_SECONDS:
+                    break
+            if self._over.is_set():
+                time.sleep(REPORT_SECONDS / 10)
+        self._end = end
+        # All others hear it with the answer to their next report.
+        time.sleep(2 * REPORT_SECONDS)
+        if end.code == LOST or not self._error:
+            self._leave(end)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+
+    def _listen(self, connection: socket.socket) -> None:
+        """Take the reports of a process, and answer each."""
+        rank: int | None = None
+        with connection, connection.makefile("rw", encoding="utf-8") as stream:
+            try:
+                for line in stream:
+                    said = json.loads(line)
+                    rank = int(said["rank"])
+                    with self._lock:
+                        self._judge.report(said, time.monotonic())
+                    answer = {"why": self._end.why, "code": self._end.code} if self._end else {}
+                    stream.write(json.dumps(answer) + "\n")
+                    stream.flush()
+            except (OSError, ValueError, KeyError) as error:
+                # It is closed, or a stranger's: the judge decides what that means.
+                print(f"the connection of worker {rank} ended: {error!r}", flush=True)
+        if rank is not None:
+            with self._lock:
+                self._judge.closed(rank)
+
+    # -- the others -------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Report once a second, until this one is done, or hears that all have to end."""
+        host, port = self._first
+        step: object = 0
+        try:
+            with (
+                socket.create_connection((host, port), SILENT_SECONDS) as connection,
+                connection.makefile("rw", encoding="utf-8") as stream,
+            ):
+                while True:
+                    report = self._report()
+                    step = report["step"]
+                    stream.write(json.dumps(report) + "\n")
+                    stream.flush()
+                    line = stream.readline()
+                    if not line:
+                        raise ConnectionError("the connection was closed")
+                    answer = json.loads(line)
+                    if answer and not self._error:
+                        # The first one says the sentence.
+                        os._exit(answer["code"])
+                    if answer or report.get("done"):
+                        return
+                    self._over.wait(REPORT_SECONDS)
+                    if report.get("error"):
+                        time.sleep(REPORT_SECONDS)
+        except OSError as error:
+            why = f"worker 0 on {host} is lost in step {step} ({error}): its node may be down"
+            self._leave(End(0, f"{why} (sinfo -R)", LOST))
+
+    def _leave(self, end: End) -> None:
+        """End this process, whose main thread may wait for one that is gone."""
+        print(end.why, flush=True)
+        if end.code == LOST:
+            self._lost.write_text(f"{end.why}\n", encoding="utf-8")
+        os._exit(end.code)
