@@ -160,15 +160,15 @@ def main() -> None:
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE)
     # All go on from what the first one read: another node may not see the newest file yet.
     workers = Workers(rank, processes, lost)
-    told_all: list[Any] = [checkpoints.newest() if first else None, workers.port]
+    told_all: list[Any] = [checkpoints.newest() if first else None, workers.meeting]
     distributed.broadcast_object_list(told_all)
-    newest, port = told_all
+    newest, meeting = told_all
     step = resume(newest[1], model, optimizer, device) if newest else 0
     if first:
         print(f"{processes} processes, from step {step}", flush=True)
 
     stop = torch.zeros(1, device=device)
-    workers.meet(os.environ["MASTER_ADDR"], port)
+    workers.meet(os.environ["MASTER_ADDR"], meeting)
     with workers, profiler(profiled, rank) if options.profile else nullcontext() as trace:
         while step < options.steps and not stop.item():
             with workers.work(step):

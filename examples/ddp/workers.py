@@ -8,13 +8,13 @@ not at the job's time limit. The rules are in judge.py.
 import json
 import os
 import platform
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Self
 
 from judge import LOST, SILENT_SECONDS, End, Judge
 
@@ -66,30 +66,33 @@ class Workers:
         self._rank, self._processes, self._lost = rank, processes, lost
         self._timer, self._error, self._over = Timer(), "", threading.Event()
         self._listener = socket.create_server(("", 0), backlog=processes) if rank == 0 else None
-        self._first = "", self._listener.getsockname()[1] if self._listener else 0
+        self._port = self._listener.getsockname()[1] if self._listener else 0
+        self._host, self._key = "", secrets.token_hex(16)
         self._end: End | None = None
 
     @property
-    def port(self) -> int:
-        """Of the first process, where it listens; it tells the others by its framework."""
-        return int(self._first[1])
+    def meeting(self) -> tuple[int, str]:
+        """Return the first process's port, and the key of reports: other jobs reach the port too.
 
-    def meet(self, host: str, port: int) -> None:
-        """Say where the first process is; before the steps, when all are there."""
-        self._first = host, port
+        It tells the others by its framework.
+        """
+        return self._port, self._key
+
+    def meet(self, host: str, meeting: tuple[int, str]) -> None:
+        """Take the first process's node and its `meeting`; before the steps, when all are there."""
+        self._host, (self._port, self._key) = host, meeting
 
     def work(self, step: int) -> AbstractContextManager[None]:
         """Return a context for what this process does in a step without waiting for others."""
         return self._timer.work(step)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> None:
         self._judge, self._lock = Judge(self._processes, time.monotonic()), threading.Lock()
         if self._listener:
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
         watch = self._watch if self._listener else self._tell
         self._thread = threading.Thread(target=watch, daemon=True)
         self._thread.start()
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, _trace: object) -> None:
         if kind is not None:
@@ -101,7 +104,8 @@ class Workers:
 
     def _report(self) -> dict[str, object]:
         ending = {"done": not self._error, "error": self._error} if self._over.is_set() else {}
-        return {"rank": self._rank, "node": platform.node(), **self._timer.report(), **ending}
+        who = {"key": self._key, "rank": self._rank, "node": platform.node()}
+        return {**who, **self._timer.report(), **ending}
 
     # -- the first process ------------------------------------------------------------------------
 
@@ -143,15 +147,18 @@ class Workers:
             try:
                 for line in stream:
                     said = json.loads(line)
+                    if not secrets.compare_digest(said["key"].encode(), self._key.encode()):
+                        raise ValueError("it has another key")
                     rank = int(said["rank"])
                     with self._lock:
                         self._judge.report(said, time.monotonic())
                     answer = {"why": self._end.why, "code": self._end.code} if self._end else {}
                     stream.write(json.dumps(answer) + "\n")
                     stream.flush()
-            except (OSError, ValueError, KeyError) as error:
-                # It is closed, or a stranger's: the judge decides what that means.
-                print(f"the connection of worker {rank} ended: {error!r}", flush=True)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                # A worker's, which the judge concludes from, or a stranger's, with any content.
+                who = "a stranger" if rank is None else f"worker {rank}"
+                print(f"the connection of {who} ended: {error!r}", flush=True)
         if rank is not None:
             with self._lock:
                 self._judge.closed(rank)
@@ -160,11 +167,10 @@ class Workers:
 
     def _tell(self) -> None:
         """Report once a second, until this one is done, or hears that all have to end."""
-        host, port = self._first
         step: object = 0
         try:
             with (
-                socket.create_connection((host, port), SILENT_SECONDS) as connection,
+                socket.create_connection((self._host, self._port), SILENT_SECONDS) as connection,
                 connection.makefile("rw", encoding="utf-8") as stream,
             ):
                 while True:
@@ -185,7 +191,7 @@ class Workers:
                     if report.get("error"):
                         time.sleep(REPORT_SECONDS)
         except OSError as error:
-            why = f"worker 0 on {host} is lost in step {step} ({error}): its node may be down"
+            why = f"worker 0 on {self._host} is lost in step {step} ({error}): its node may be down"
             self._leave(End(0, f"{why} (sinfo -R)", LOST))
 
     def _leave(self, end: End) -> None:

@@ -1,7 +1,9 @@
 """examples/ddp/judge.py and workers.py: who is slow, who is lost, and how soon all of them end."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -120,19 +122,19 @@ def test_a_worker_that_never_reported_is_lost_too(judge: Any) -> None:
 # -- real processes, without a framework: a barrier of files is what all wait for -----------------
 
 PROGRAM = """
-import pathlib, sys, time
+import json, pathlib, sys, time
 sys.path.insert(0, {example!r})
 from workers import Workers
 rank, folder, how = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 workers = Workers(rank, 2, folder / "lost")
 if rank == 0:
-    (folder / "new").write_text(str(workers.port))
-    (folder / "new").rename(folder / "port")
-while not (folder / "port").exists():
+    (folder / "new").write_text(json.dumps(workers.meeting))
+    (folder / "new").rename(folder / "meeting")
+while not (folder / "meeting").exists():
     time.sleep(0.05)
-workers.meet("127.0.0.1", int((folder / "port").read_text()))
+workers.meet("127.0.0.1", tuple(json.loads((folder / "meeting").read_text())))
 with workers:
-    for step in range(20 if how == "ends" else 10000):
+    for step in range({{"ends": 20, "ends later": 300}}.get(how, 10000)):
         with workers.work(step):
             time.sleep(0.2 if how == "slow" and rank else 0.01)
         if how == "fails" and rank and step == 100:
@@ -148,7 +150,7 @@ class Pair:
     """Two processes that watch each other."""
 
     def __init__(self, folder: Path, how: str) -> None:
-        self.lost = folder / "lost"
+        self.lost, self.meeting = folder / "lost", folder / "meeting"
         self.processes = [
             subprocess.Popen(
                 [
@@ -219,6 +221,20 @@ def test_a_bug_is_no_loss_and_python_s_own_words_stay(pair: Callable[[str], Pair
     assert code == 1
     assert "has failed in step 100: ValueError: a bug" in output
     assert not both.lost.exists()
+
+
+def test_a_stranger_s_report_does_not_count(pair: Callable[[str], Pair]) -> None:
+    both = pair("ends later")
+    port, _ = json.loads(both.meeting.read_text())
+    lie = '{"key": "guessed", "rank": 1, "error": "a lie"}'
+    for line in "{}", "[]", "no JSON", '{"key": 7}', lie:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+            stranger.sendall(f"{line}\n".encode())
+            assert stranger.recv(100) == b"", f"{line} was answered"
+    code, output = both.ended(0)
+    assert code == 0, output
+    assert output.count("the connection of a stranger ended") == 5
+    assert both.ended(1) == (0, "whole 1\n")
 
 
 @pytest.mark.proof("waits 20 s for a process that is stopped")
