@@ -41,7 +41,7 @@ def test_root_has_none(host):
 
 
 def test_what_a_person_starts_is_in_their_slice(host):
-    host.run("useradd --uid 20777 limited")
+    host.run("useradd --system --uid 20777 limited")
     session = "systemd-run --quiet --pipe --wait --property=PAMName=sshd --property=User=limited"
     assert "/user.slice/user-20777.slice/" in host.check_output(f"{session} cat /proc/self/cgroup")
 

@@ -167,7 +167,7 @@ def test_a_reservation_is_as_wanted_and_those_of_others_stay(host, converge):
     assert course["EndTime"] == "2036-01-07T16:00:00"
     assert (course["PartitionName"], course["Users"]) == ("main", "ada")
     assert "MAGNETIC" in course["Flags"].split(",")
-    by_hand = "reservation=theirs starttime=2036-02-01T00:00 duration=60 users=eve nodes=ALL"
+    by_hand = "reservation=theirs starttime=2036-02-01T00:00 duration=60 users=alan nodes=ALL"
     host.check_output(f"scontrol create {by_hand}")
     try:
         said = converge("cluster", "--tags=slurmctld_configure", reserved_minutes=90)
@@ -178,7 +178,7 @@ def test_a_reservation_is_as_wanted_and_those_of_others_stay(host, converge):
             "EndTime": "2036-01-07T15:30:00",
             "Duration": "01:30:00",
         }
-        assert changed["theirs"]["Users"] == "eve"
+        assert changed["theirs"]["Users"] == "alan"
     finally:
         host.check_output("scontrol delete reservation=theirs")
         said = converge("cluster", "--tags=slurmctld_configure")
