@@ -50,11 +50,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 http.server.ThreadingHTTPServer(("169.254.169.254", 80), Handler).serve_forever()
 """
+SCOPE = "lab-debug-0_slurmstepd"
+"""Where slurmd has the processes of jobs."""
 COMMANDS = {
     "scontrol": """#!/bin/sh
 echo "scontrol $*" >>/root/slurm/called
 if [ "$1" = requeue ]; then
-    systemctl is-active slurmd munge lab-debug-0_slurmstepd.scope >>/root/slurm/called
+    systemctl is-active slurmd munge SCOPE.scope >>/root/slurm/called
     pkill --full '^slurmstepd: .41.batch'
 fi
 exit 0
@@ -136,7 +138,7 @@ def stumbling(host):
 def slurm(host):
     """Commands and a slurmd that need no controller."""
     for name, text in COMMANDS.items():
-        put(host, f"/root/slurm/{name}", text)
+        put(host, f"/root/slurm/{name}", text.replace("SCOPE", SCOPE))
     host.check_output("chmod 0755 /root/slurm/*")
     units = "/run/systemd/system"
     path = "[Service]\nEnvironment=PATH=/root/slurm:/usr/bin:/bin\n"
@@ -330,24 +332,34 @@ def test_a_spot_vm_leaves_slurm_when_google_takes_it(host, slurm, booted):
     assert host.check_output("systemctl is-active slurmd") == "active"
 
 
+@pytest.fixture
+def shutdown(host):
+    """A target that stops what poweroff.target stops, like it in one transaction."""
+    target = "/run/systemd/system/trial-shutdown.target"
+    units = f"muster-spot.service slurmd.service munge.service {SCOPE}.scope"
+    put(host, target, f"[Unit]\nConflicts={units}\nDefaultDependencies=no\n")
+    host.check_output("systemctl daemon-reload")
+    yield "trial-shutdown.target"
+    host.check_output(f"systemctl stop trial-shutdown.target; rm {target}; systemctl daemon-reload")
+
+
 @pytest.mark.parametrize("booted", [SPOT], indirect=True)
 def test_at_a_shutdown_jobs_slurmd_and_munged_are_there_until_the_node_has_left(
-    host, slurm, booted
+    host, slurm, booted, shutdown
 ):
     assert wait_for(host, "systemctl is-active muster-spot", "active") == "active"
-    scope = "lab-debug-0_slurmstepd"
     job = "exec -a 'slurmstepd: [41.batch]' sleep infinity"
     host.check_output(
-        f'systemd-run --unit=trial-job systemd-run --scope --unit={scope} bash -c "{job}"'
+        f'systemd-run --unit=trial-job systemd-run --scope --unit={SCOPE} bash -c "{job}"'
     )
-    assert wait_for(host, f"systemctl is-active {scope}.scope", "active") == "active"
-    assert "muster-spot.service" in properties(host, f"{scope}.scope", "Before")["Before"].split()
-    # As poweroff.target does: all of them at once, and munge ends last.
-    stop = f"systemctl stop --no-block muster-spot slurmd munge {scope}.scope"
+    assert wait_for(host, f"systemctl is-active {SCOPE}.scope", "active") == "active"
+    assert "muster-spot.service" in properties(host, f"{SCOPE}.scope", "Before")["Before"].split()
     # It does not see that it is preempted before it is told to end: systemd lets it go on then.
     host.check_output(
-        f"systemctl kill --signal=STOP muster-spot && touch /root/preempted && {stop}"
+        "systemctl kill --signal=STOP muster-spot && touch /root/preempted && "
+        f"systemctl start --no-block {shutdown}"
     )
+    # It ends last.
     assert wait_for(host, "systemctl is-active munge", "inactive") == "inactive"
     called = host.check_output("cat /root/slurm/called").splitlines()
     assert called == [LEAVES, "scontrol requeue 41", "active", "active", "active"]
