@@ -13,6 +13,7 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
+from muster.definition.schema.database import DATABASE_NAME, DATABASE_USER
 from muster.render import (
     ceph,
     containers,
@@ -306,7 +307,7 @@ def _mail(host: Host, _: Mapping[str, Any]) -> Variables:
 
 
 def _mariadb(*_: Any) -> Variables:
-    return {"database": "slurm_acct_db", "user": "slurm"}
+    return {"database": DATABASE_NAME, "user": DATABASE_USER}
 
 
 def _slurmdbd(host: Host, _: Mapping[str, Any]) -> Variables:
@@ -448,7 +449,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "muster-file-systems": host.is_in("controller", "storage")
         and variables["file_systems_mounts"],
         "slurmctld": host.is_in("controller"),
-        "mariadb": host.is_in("database"),
+        "mariadb": host.is_in("database") and not cluster.database,
         "slurmdbd": host.is_in("database"),
         "slurmd": host.is_in("compute"),
         "muster-nvidia": host.is_in("compute") and variables["nvidia_driver_kernel_packages"],
@@ -482,6 +483,10 @@ def _is_set(name: str) -> Test:
 
 def _in_the_cloud(host: Host, _: Mapping[str, Any]) -> bool:
     return host.definition.cluster.cloud is not None
+
+
+def _has_own_database(host: Host, _: Mapping[str, Any]) -> bool:
+    return host.definition.cluster.database is None
 
 
 def _has_directory(host: Host, _: Mapping[str, Any]) -> bool:
@@ -540,7 +545,7 @@ _ROLES = {
     "containers": _Role(("controller", "storage", "login", "compute"), _containers, _has_images),
     "quotas": _Role(("storage", "login", "compute"), _quotas, _has_quotas),
     "cloud_vm": _Role(("controller", "login"), _cloud_vm, _in_the_cloud),
-    "mariadb": _Role(("database",), _mariadb, packages=("mariadb-server",)),
+    "mariadb": _Role(("database",), _mariadb, _has_own_database, packages=("mariadb-server",)),
     "slurmdbd": _Role(("database",), _slurmdbd),
     "accounts": _Role(("database",), _accounts),
     "autoscaler": _Role(("controller",), _autoscaler, _in_the_cloud),

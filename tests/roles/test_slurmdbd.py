@@ -1,10 +1,22 @@
 """slurmdbd runs as slurm, writes to the database, and hides its password."""
 
+from pathlib import Path
+
+import pytest
+import yaml
+from waiting import wait_for
+
 PASSWORD = "of the trial, #1"  # noqa: S105 (molecule/cluster/group_vars)
 CONF = (
     "ClusterName=trial\\nSlurmctldHost=localhost\\nAuthType=auth/munge\\n"
     "AccountingStorageType=accounting_storage/slurmdbd\\nAccountingStorageHost=localhost\\n"
 )
+
+ROOT = Path(__file__).resolve().parents[2]
+THEIR_PORT = 3307
+THEIR_PASSWORD = "of their server"  # noqa: S105 - for trials
+THEIRS = "/srv/theirs"
+"""Folder of a database server that Muster did not install."""
 
 
 def sacctmgr(host, arguments):
@@ -27,6 +39,45 @@ def test_what_is_recorded_arrives_in_the_database(host):
     assert rows.stdout == "muster-trial\n"
     assert "muster-trial" in sacctmgr(host, "-nP show account format=account").stdout
     sacctmgr(host, "-i delete account muster-trial")
+
+
+@pytest.fixture
+def their_server(host):
+    """A second server of MariaDB on this host, with a database and a user for slurmdbd."""
+    ask = f"mariadb --socket={THEIRS}/socket -BNe"
+    host.check_output(f"install -d -o mysql -g mysql {THEIRS}")
+    host.check_output(f"mariadb-install-db --no-defaults --user=mysql --datadir={THEIRS}/data")
+    host.check_output(
+        f"systemd-run --unit=theirs --uid=mysql /usr/sbin/mariadbd --no-defaults "
+        f"--datadir={THEIRS}/data --socket={THEIRS}/socket --port={THEIR_PORT} "
+        f"--pid-file={THEIRS}/pid --innodb-lock-wait-timeout=900"
+    )
+    assert wait_for(host, f"{ask} 'SELECT 1'", "1") == "1"
+    host.check_output(f'{ask} "CREATE DATABASE acct_trial"')
+    user = f"CREATE USER lab@'%' IDENTIFIED BY '{THEIR_PASSWORD}'"
+    host.check_output(f"{ask} \"{user}; GRANT ALL ON acct_trial.* TO lab@'%'\"")
+    yield ask
+    host.check_output(f"systemctl stop theirs; rm -r {THEIRS}")
+
+
+@pytest.mark.proof("makes a second database server")
+def test_a_server_that_muster_did_not_install_gets_the_records(host, their_server, converge):
+    variables = yaml.safe_load((ROOT / "molecule/cluster/group_vars/all.yml").read_text())
+    conf = (
+        variables["slurmdbd_conf"]
+        .replace("StorageHost=localhost", f"StorageHost=127.0.0.1\nStoragePort={THEIR_PORT}")
+        .replace("StorageUser=slurm", "StorageUser=lab")
+        .replace("StorageLoc=slurm_acct_db", "StorageLoc=acct_trial")
+    )
+    try:
+        ran = converge("slurmdbd", slurmdbd_conf=conf, slurmdbd_storage_password=THEIR_PASSWORD)
+        assert "failed=0" in ran, ran
+        sacctmgr(host, "-i add cluster trial")
+        sacctmgr(host, "-i add account of-theirs cluster=trial")
+        query = "SELECT name FROM acct_trial.acct_table WHERE name = 'of-theirs'"
+        assert host.check_output(f'{their_server} "{query}"') == "of-theirs"
+    finally:
+        assert "failed=0" in converge("slurmdbd")
 
 
 def test_the_daemon_runs_as_slurm_and_comes_back_after_a_boot(host):

@@ -141,9 +141,7 @@ def test_a_munge_key_that_is_in_use_is_kept(lab: Path) -> None:
 
 
 def test_slurmdbd_with_another_database_has_all_other_lines_of_muster_s(lab: Path) -> None:
-    block = change_in(SITE, "slurmdbd_conf")
-    definition = changed(lab, block)
-    text = yaml.safe_load(block.text)["slurmdbd_conf"]
-    ours = render(definition).slurmdbd_conf
-    assert text == ours.replace("StorageHost=localhost", "StorageHost=db.example.org")
-    assert text != ours
+    ours = render(load(lab)).slurmdbd_conf
+    theirs = render(changed(lab, change_in(SITE, "database:"))).slurmdbd_conf
+    elsewhere = "StorageHost=db.example.org\nStoragePort=3306"
+    assert theirs == ours.replace("StorageHost=localhost", elsewhere) != ours

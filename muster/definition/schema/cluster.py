@@ -7,6 +7,7 @@ from pydantic import Field
 from muster.definition.schema import patterns
 from muster.definition.schema.base import Model, Scalar, named
 from muster.definition.schema.cloud import FOLDER_GIB, STATE, Cloud
+from muster.definition.schema.database import Database
 from muster.definition.schema.gpus import Nvidia
 from muster.definition.schema.limits import Qos
 from muster.definition.schema.mail import Mail
@@ -95,6 +96,14 @@ class Cluster(Model):
             description="NVIDIA's driver on nodes with GPUs, `{}` for the recommended one; null: "
             "Muster leaves drivers alone.",
             examples=[{}],
+        ),
+    ] = None
+    database: Annotated[
+        Database | None,
+        Field(
+            description="A MariaDB or MySQL server that you have, for slurmdbd; null: Muster "
+            "installs MariaDB on the host in the group `database`, beside slurmdbd.",
+            examples=[{"host": "db.example.org"}],
         ),
     ] = None
     accounts: Annotated[

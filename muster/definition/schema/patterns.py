@@ -43,6 +43,9 @@ EMAIL = (
     r"(?=[^@]{1,64}@)[A-Za-z0-9_][A-Za-z0-9!#$%&'*+/=?^_`{|}~-]*"
     r"(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" + DOMAIN
 )
+# slurmdbd names it in its statements without quotes.
+DATABASE_NAME = r"[A-Za-z0-9_]{0,63}[A-Za-z_][A-Za-z0-9_]{0,63}"
+DATABASE_LOGIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}"
 MAIL_LOGIN = r"[A-Za-z0-9._%+@-]+"
 # Limits of time, sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours and on.
 SLURM_TIME = r"[0-9]+(?::[0-9]+){0,2}|[0-9]+-[0-9]+(?::[0-9]+){0,2}|UNLIMITED|INFINITE"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from muster.definition.definition import Definition
 from muster.definition.schema.base import Scalar
+from muster.definition.schema.database import DATABASE_NAME, DATABASE_USER
 from muster.render.slurm.conf_syntax import line, merge, text
 from muster.render.slurm.job_submit import job_submit_lua
 from muster.render.slurm.node_lines import gres_lines, node_lines, partition_lines
@@ -113,6 +114,7 @@ def _container(definition: Definition) -> dict[str, Scalar]:
 def _slurmdbd(definition: Definition) -> dict[str, Scalar]:
     if not has_accounting(definition):
         return {}
+    database = definition.cluster.database
     return {
         "DbdHost": definition.hosts.groups["database"][0],
         "SlurmUser": "slurm",
@@ -120,11 +122,12 @@ def _slurmdbd(definition: Definition) -> dict[str, Scalar]:
         "AuthInfo": f"socket={MUNGE_SOCKET}",
         "PidFile": "/run/slurmdbd/slurmdbd.pid",
         "LogFile": f"{LOG_DIR}/slurmdbd.log",
-        # The group holds slurmdbd and MariaDB on one machine.
         "StorageType": "accounting_storage/mysql",
-        "StorageHost": "localhost",
-        "StorageLoc": "slurm_acct_db",
-        "StorageUser": "slurm",
+        # Muster's own is on the host that runs slurmdbd.
+        "StorageHost": database.host if database else "localhost",
+        **({"StoragePort": database.port} if database else {}),
+        "StorageLoc": database.name if database else DATABASE_NAME,
+        "StorageUser": database.login if database else DATABASE_USER,
         # Without these the database grows for ever; usage, the base of shares and reports, is kept
         # longest.
         "PurgeEventAfter": "12months",

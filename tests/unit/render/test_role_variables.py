@@ -88,6 +88,7 @@ DEFINITIONS: dict[str, Definition] = {
     "machines": changed(),
     "package": changed(slurmctld_package=PACKAGE),
     "no database": changed({"database": []}),
+    "database elsewhere": changed(database={"host": "db.example.org"}),
     "nvidia": changed(nvidia={"modules": "proprietary", "dcgm": True, "cdi": True}),
     "mail": changed(mail={"relay": "mail.example.org", "domain": "example.org"}),
     "served": changed({"storage": ["disks"]}, storage=stored(**SERVED)),
@@ -203,42 +204,52 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
     assert {"munge_threads", "nfs_client_mounts"} & added.keys() == set()
     # What follows from it follows from the inventory's value.
     assert added["users_home_mounted"] is True
-    assert needed(changed(), "access") == []
-    assert needed(changed(), "access", {"nfs_client_mounts": mounts}) == ["nfs_client", "homes"]
+    assert needed(changed(), "access") == ["mariadb"]
+    given = needed(changed(), "access", {"nfs_client_mounts": mounts})
+    assert given == ["nfs_client", "mariadb", "homes"]
 
 
 @pytest.mark.parametrize(
     ("name", "host", "roles"),
     [
-        ("machines", "access", []),
+        ("machines", "access", ["mariadb"]),
         ("machines", "cpu-01", []),
+        ("database elsewhere", "access", []),
         ("nvidia", "gpu-01", ["nvidia_driver"]),
         ("nvidia", "cpu-01", []),
-        ("nvidia", "access", []),
-        ("mail", "access", ["mail"]),
+        ("nvidia", "access", ["mariadb"]),
+        ("mail", "access", ["mariadb", "mail"]),
         ("mail", "cpu-01", []),
         ("served", "disks", ["nfs_server", "quotas"]),
         ("served", "cpu-01", ["nfs_client"]),
         ("filer", "disks", []),
-        ("filer", "access", ["nfs_client", "homes"]),
+        ("filer", "access", ["nfs_client", "mariadb", "homes"]),
         ("cached", "cpu-01", ["fscache", "nfs_client"]),
-        ("cached", "access", ["nfs_client"]),
+        ("cached", "access", ["nfs_client", "mariadb"]),
         ("ceph", "disks", ["ceph_cluster"]),
-        ("ceph", "access", ["ceph_client", "homes"]),
+        ("ceph", "access", ["ceph_client", "mariadb", "homes"]),
         ("cephadm", "disks", ["cephadm"]),
-        ("projects", "access", ["projects"]),
+        ("projects", "access", ["projects", "mariadb"]),
         ("projects", "cpu-01", []),
-        ("models", "access", ["models"]),
+        ("models", "access", ["models", "mariadb"]),
         ("models", "cpu-01", ["models"]),
-        ("images", "access", ["containers"]),
+        ("images", "access", ["containers", "mariadb"]),
         ("images", "cpu-01", ["containers"]),
         ("directory", "disks", ["nfs_server", "directory", "quotas"]),
-        ("directory", "access", ["nfs_client", "directory"]),
+        ("directory", "access", ["nfs_client", "directory", "mariadb"]),
         ("directory", "cpu-01", ["nfs_client", "directory"]),
         (
             "cloud",
             "slurm10-controller",
-            ["file_systems", "nfs_server", "quotas", "cloud_vm", "autoscaler", "cloud_node"],
+            [
+                "file_systems",
+                "nfs_server",
+                "quotas",
+                "cloud_vm",
+                "mariadb",
+                "autoscaler",
+                "cloud_node",
+            ],
         ),
         ("cloud", "slurm10-login-0", ["nfs_client", "cloud_vm"]),
     ],
@@ -313,7 +324,7 @@ def test_a_host_that_mounts_no_cached_folder_has_no_cache() -> None:
 def test_an_inventory_needs_only_the_groups_that_have_hosts() -> None:
     groups = {name: hosts for name, hosts in GROUPS.items() if name not in ("login", "storage")}
     definition = validate(ON_MACHINES, groups)
-    assert role_variables(on_host(definition, "access"))[1] == []
+    assert role_variables(on_host(definition, "access"))[1] == ["mariadb"]
 
 
 def test_no_task_hands_a_role_a_variable_that_the_definition_sets() -> None:
@@ -528,6 +539,7 @@ GUARD = {"muster-guard", "muster-guard-keeper"}
         ("machines", "access", CONTROL),
         ("machines", "cpu-01", {"slurmd"}),
         ("no database", "access", {"slurmctld"}),
+        ("database elsewhere", "access", {"slurmctld", "slurmdbd"}),
         ("nvidia", "cpu-01", {"slurmd"}),
         ("nvidia", "gpu-01", {"slurmd", "muster-nvidia", "nvidia-dcgm-exporter"}),
         ("served", "disks", {"nfs-server"}),

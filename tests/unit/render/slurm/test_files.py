@@ -129,6 +129,18 @@ def test_without_mail_the_mail_program_is_one_that_exists(lab):
     assert "MailDomain" not in got
 
 
+def test_slurmdbd_writes_to_a_server_that_the_definition_names(lab):
+    ours = keys(render(lab()).slurmdbd_conf)
+    server = {"host": "db.example.org", "port": 3307, "name": "acct_lab", "login": "lab"}
+    theirs = keys(render(lab({"database": server})).slurmdbd_conf)
+    assert dict(set(theirs.items()) - set(ours.items())) == {
+        "StorageHost": "db.example.org",
+        "StoragePort": "3307",
+        "StorageLoc": "acct_lab",
+        "StorageUser": "lab",
+    }
+
+
 def test_slurmdbd_conf_leaves_the_password_to_the_role(lab):
     got = keys(render(lab(groups={"database": ["lab-db"]})).slurmdbd_conf)
     assert got["DbdHost"] == "lab-db"
