@@ -118,6 +118,7 @@ def test_image_of_a_disk_boots_again_under_another_name(compute: Compute) -> Non
     assert compute.attribute("three", "test/boots") == "one one three "
 
 
+@pytest.mark.proof("boots two machines more")
 def test_what_a_machine_writes_at_its_end_is_on_the_disk_that_stays(compute: Compute) -> None:
     compute.do("POST", f"{ZONE}/disks", {"name": "state", "sizeGb": "10"})
     disk = {"source": f"{ZONE}/disks/state", "deviceName": "state", "autoDelete": False}

@@ -91,6 +91,7 @@ def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
     assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
 
 
+@pytest.mark.proof("a play on hosts as an older Muster left them")
 def test_a_run_shields_the_controller_without_a_job_lost(lab: Lab, job: str) -> None:
     # As it was before administrators had homes that nodes can't write to, and people had limits.
     lab.on(
