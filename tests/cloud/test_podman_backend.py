@@ -12,6 +12,10 @@ from muster_sandbox.containers.podman import podman
 from muster_sandbox.fakecloud.backends.machine import LABEL
 from muster_sandbox.fakecloud.machines import with_machines
 
+pytestmark = pytest.mark.proof(
+    "boots six machines; tests/cloud/cloudcluster boots a cluster of them in `make test`"
+)
+
 NAME = "muster-cloud-backend"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -118,7 +122,6 @@ def test_image_of_a_disk_boots_again_under_another_name(compute: Compute) -> Non
     assert compute.attribute("three", "test/boots") == "one one three "
 
 
-@pytest.mark.proof("boots two machines more")
 def test_what_a_machine_writes_at_its_end_is_on_the_disk_that_stays(compute: Compute) -> None:
     compute.do("POST", f"{ZONE}/disks", {"name": "state", "sizeGb": "10"})
     disk = {"source": f"{ZONE}/disks/state", "deviceName": "state", "autoDelete": False}
