@@ -10,6 +10,8 @@ from muster_sandbox.containers.podman import podman
 from muster_sandbox.fakecloud.backends import kept
 from muster_sandbox.fakecloud.machines import with_machines
 
+pytestmark = pytest.mark.proof("boots builders in three clouds of its own")
+
 NAME = "muster-cloud-kept"
 PUT = (
     "import sys, urllib.request as u; u.urlopen(u.Request("

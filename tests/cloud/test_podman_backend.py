@@ -12,6 +12,10 @@ from muster_sandbox.containers.podman import podman
 from muster_sandbox.fakecloud.backends.machine import LABEL
 from muster_sandbox.fakecloud.machines import with_machines
 
+pytestmark = pytest.mark.proof(
+    "boots six machines; tests/cloud/cloudcluster boots a cluster of them in `make test`"
+)
+
 NAME = "muster-cloud-backend"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 

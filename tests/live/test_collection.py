@@ -21,6 +21,8 @@ from documentation import ROOT, Page
 from muster_sandbox.containers import machines
 from muster_sandbox.containers.podman import check_machine
 
+pytestmark = pytest.mark.proof("a bare machine and an Ansible of its own, a minute and more")
+
 PAGE = Page(ROOT / "docs/roles.md")
 KEY = secrets.token_bytes(63) + b"\n"
 

@@ -1,9 +1,14 @@
 """Daemons and nodes are killed; no submitted job and no accounting record is lost."""
 
+import pytest
 from conftest import Lab
 from waiting import until
 
 from muster_sandbox.containers.podman import podman
+
+pytestmark = pytest.mark.proof(
+    "waits for daemons and a node that were killed; `make molecule` kills slurmctld under a job"
+)
 
 STATE = "/var/lib/slurm/slurmctld"
 

@@ -14,6 +14,8 @@ from muster.definition import PACKAGED_SLURM, validate
 from muster.render.slurm import render
 from muster_sandbox.containers.podman import podman
 
+pytestmark = pytest.mark.proof("boots a node three times, for one option of one release")
+
 NODE = "lab-gpu-01"
 # The only packaged release that can do it (see the check gpu-autodetect-release).
 RELEASE, SYSTEM = "trixie", "debian-13"

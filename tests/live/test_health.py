@@ -76,6 +76,7 @@ def test_a_job_does_not_start_on_a_broken_node(lab: Lab, play: Callable[[str], N
         ada.run(f"scancel {job}")
 
 
+@pytest.mark.proof("waits for a job's start and end, for a second way to lose a GPU")
 def test_a_gpu_that_is_lost_under_a_job_lets_it_end_and_no_other_begin(
     lab: Lab, play: Callable[[str], None]
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_person_s_drain_is_left_alone(lab: Lab, play: Callable[[str], None]) -
         lab.on("lab-access", f"scontrol update nodename={NODE} state=resume")
 
 
+@pytest.mark.proof("waits until the check of each minute has run, twice")
 def test_a_full_scratch_is_blamed_on_its_job_and_the_node_comes_back(lab: Lab) -> None:
     node, ada = "lab-cpu-02", lab.ada
     submit = (

@@ -135,6 +135,7 @@ def test_etc_hosts_can_be_replaced_by_rename(fleet: machines.Fleet) -> None:
     ssh(fleet, "access", "cp /etc/hosts /etc/hosts.new && mv /etc/hosts.new /etc/hosts")
 
 
+@pytest.mark.proof("stops and starts a machine")
 def test_up_again_starts_only_what_is_down(fleet: machines.Fleet) -> None:
     podman("stop", "--time", "0", fleet.container("gpu-01"))
     # The state after a run that was killed right after it made the container.
@@ -185,6 +186,7 @@ def test_a_definition_that_takes_over_what_the_machines_say_agrees(inventory: Pa
     assert "2 hosts are as the definition says" in agrees.stdout
 
 
+@pytest.mark.proof("Ansible asks all machines once more")
 def test_what_is_wrong_with_one_machine_is_said_of_that_one(
     fleet: machines.Fleet, inventory: Path
 ) -> None:
@@ -219,6 +221,7 @@ def test_down_leaves_nothing(fleet: machines.Fleet) -> None:
     assert machines.down(fleet.network) == []
 
 
+@pytest.mark.proof("makes a machine of its own")
 def test_containers_are_removed_even_if_their_folder_is_gone(tmp_path: Path) -> None:
     network = f"muster-gone-{os.getpid()}"
     podman("network", "create", network)

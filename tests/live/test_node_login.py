@@ -69,6 +69,7 @@ def test_a_login_is_a_part_of_the_job_and_ends_with_it(lab: Lab, job: str) -> No
     assert refused(lab)
 
 
+@pytest.mark.proof("a play on hosts as an older Muster left them")
 def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
     # As a node was before it knew of jobs.
     lab.on(
@@ -91,6 +92,7 @@ def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
     assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
 
 
+@pytest.mark.proof("a play on hosts as an older Muster left them")
 def test_a_run_shields_the_controller_without_a_job_lost(lab: Lab, job: str) -> None:
     # As it was before administrators had homes that nodes can't write to, and people had limits.
     lab.on(

@@ -191,6 +191,7 @@ def test_a_type_of_gpu_that_is_not_there_is_refused_with_those_that_are(emulatio
     assert "Invalid generic resource (gres) specification" in str(refused.value)
 
 
+@pytest.mark.proof("a job for each of nine ways on two releases; tests/unit tries them all")
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
 def test_a_type_of_gpu_that_is_there_is_accepted(emulation, way):
     emulation.run("scancel", submit(emulation, way, "rtx4080"))

@@ -3,6 +3,7 @@
 This file is behind those whose tests run while the job must wait.
 """
 
+import pytest
 from conftest import RUNS, Lab
 from documentation import ROOT, Page
 from waiting import until
@@ -42,6 +43,7 @@ def test_the_documented_job_saves_its_work_when_it_is_requeued(lab: Lab) -> None
         ada.run(f"scancel {job}")
 
 
+@pytest.mark.proof("waits for a job's end; the documented script saves its work in `make test`")
 def test_the_example_saves_its_work_when_it_is_requeued(lab: Lab) -> None:
     ada = lab.ada
     script = (

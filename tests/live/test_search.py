@@ -9,6 +9,10 @@ from waiting import until
 
 from muster_sandbox.demo import tour
 
+pytestmark = pytest.mark.proof(
+    "minutes of jobs; tests/unit runs the same examples without SLURM in `make test`"
+)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _ready(lab: Lab) -> None:

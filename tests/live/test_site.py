@@ -81,6 +81,7 @@ def diffs(output: str) -> list[str]:
     return [line for line in output.splitlines() if re.match(r"[-+]", line)]
 
 
+@pytest.mark.proof("kills two plays and plays them again")
 @pytest.mark.parametrize(
     "is_written", [True, False], ids=["written-not-reconfigured", "in-the-module"]
 )
@@ -102,6 +103,7 @@ def test_a_partition_of_a_killed_play_is_there_after_the_next_one(
     assert f"DefaultTime={new}" in lab.ada.run("scontrol show partition ml-cpu")
 
 
+@pytest.mark.proof("kills a play and plays it again")
 def test_an_account_of_a_killed_play_is_there_after_the_next_one(lab: Lab) -> None:
     shown = "sacctmgr -nP show assoc user=ada account=lab-test format=account,user"
     assert lab.on("lab-access", shown).strip() == "lab-test|ada"
@@ -133,11 +135,11 @@ def test_unreachable_host_is_named_and_the_others_finish(lab: Lab) -> None:
     assert again.code == 0, again.output[-4000:]
 
 
-@pytest.mark.parametrize("options", [[], ["--tags", "base"]])
-def test_wrong_definition_touches_nothing(lab: Lab, options: list[str]) -> None:
+def test_wrong_definition_touches_nothing(lab: Lab) -> None:
     edit(lab.definition, "nodes: [gpu]", "nodes: [gpus]")
     try:
-        run = lab.play(*options)
+        # Tags leave out other plays, and not the one that checks.
+        run = lab.play("--tags", "base")
     finally:
         edit(lab.definition, "nodes: [gpus]", "nodes: [gpu]")
     assert run.code != 0
@@ -153,6 +155,7 @@ def test_host_with_another_system_is_refused_first_of_all(lab: Lab) -> None:
     assert run.changed == {}
 
 
+@pytest.mark.proof("two plays; tests/unit/verify has the sentence")
 def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     key = "/etc/munge/munge.key"
     lab.on("lab-cpu-02", f"head -c 128 /dev/urandom >{key}; systemctl restart munge")
@@ -167,6 +170,7 @@ def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     assert repaired.changed_tasks[0] == "munge : Write the key and the options [lab-cpu-02]"
 
 
+@pytest.mark.proof("plays three roles again, for a change that is rare")
 def test_changed_database_password_keeps_the_accounts(lab: Lab) -> None:
     before = lab.on("lab-access", "sacctmgr -nP show assoc format=account,user")
     secrets = lab.instance.folder / "group_vars/all/secrets.yml"
@@ -178,6 +182,7 @@ def test_changed_database_password_keeps_the_accounts(lab: Lab) -> None:
     assert lab.on("lab-access", "sacctmgr -nP show assoc format=account,user") == before
 
 
+@pytest.mark.proof("two plays; the role `users` removes a person in `make molecule`")
 def test_removed_person_can_no_longer_log_in(lab: Lab) -> None:
     person = "      bob: {uid: 20002, groups: [ml-users], email: bob@example.org}\n"
     text = lab.definition.read_text(encoding="utf-8")

@@ -117,6 +117,7 @@ def test_the_daemon_is_restarted_when_it_is_killed_and_at_boot(host):
     assert host.service(UNIT).is_enabled
 
 
+@pytest.mark.proof("three runs of the role, nearly a minute")
 def test_changed_code_or_settings_restart_the_daemon(host, converge):
     def run(**variables) -> tuple[str, str]:
         output = converge("autoscaler", "--tags=autoscaler", **variables)

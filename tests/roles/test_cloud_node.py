@@ -235,6 +235,7 @@ def test_the_cache_is_there_before_the_first_folder_is_mounted(host, cache, boot
     assert host.check_output("systemctl is-active cachefilesd") == "active"
 
 
+@pytest.mark.proof("boots the node once more, for a fault")
 @pytest.mark.parametrize("booted", [CACHING], indirect=True)
 def test_without_its_cache_a_node_works(host, cache, failing_cache, booted):
     # It may have been tried once more since, by the end of muster-mounts.
@@ -288,6 +289,7 @@ def test_people_of_the_shared_folder_are_known(host, linked):
     assert host.check_output("getent passwd ada").endswith(":/home/ada:/bin/bash")
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_who_is_taken_out_is_unknown_at_once(host, converge, linked):
     assert host.run("id bob").rc == 0
     less = {"passwd": ["ada:x:20001:20001::/home/ada:/bin/bash"], "group": ["ada:x:20001:"]}
@@ -305,6 +307,7 @@ def test_the_host_s_own_users_come_first(host):
     assert [line[1:3] for line in sources] == [["files", "extrausers"]] * 2
 
 
+@pytest.mark.proof("boots the node once more, for a fault")
 def test_a_boot_that_fails_is_tried_again(host, stumbling, booted):
     assert wait_for(host, "systemctl is-active munge", "active") == "active"
     called = "pgrep --full --oldest '^/usr/sbin/slurmd ' | wc --lines"
@@ -365,6 +368,7 @@ def test_at_a_shutdown_jobs_slurmd_and_munged_are_there_until_the_node_has_left(
     assert called == [LEAVES, "scontrol requeue 41", "active", "active", "active"]
 
 
+@pytest.mark.proof("boots the node once more")
 @pytest.mark.parametrize("booted", [SPOT], indirect=True)
 def test_any_other_shutdown_of_a_spot_vm_is_left_alone(host, slurm, booted):
     assert wait_for(host, "systemctl is-active muster-spot", "active") == "active"

@@ -198,6 +198,7 @@ def test_while_sssd_is_away_root_and_the_cluster_s_own_people_get_in(host: Host)
     assert eventually(lambda: ssh(host, "eve").rc == 0, 60)
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_a_wrong_password_ends_the_run_with_one_sentence(
     host: Host, converge: Callable[..., str]
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_server_with_a_certificate_of_somebody_else_gets_no_password(
         assert "failed=0" in converge("directory", DIRECTORY)
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_without_tls_from_the_first_byte_starttls_is_used(
     host: Host, converge: Callable[..., str]
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_disk_that_the_next_boot_would_not_find_is_told_now(host):
     assert source(host) == host.check_output(f"realpath {DEVICE}")
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_each_half_runs_alone(converge):
     for half in ("install", "configure"):
         said = converge("fscache", f"--tags=fscache_{half}")

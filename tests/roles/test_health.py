@@ -96,6 +96,7 @@ def test_a_broken_node_is_drained_its_jobs_refused_and_it_comes_back(host, node,
     assert told(host) == ["scontrol update nodename=n1 state=resume reason=muster: well again"]
 
 
+@pytest.mark.proof("waits 20 s for commands that hang")
 def test_it_ends_in_time_whatever_hangs(host, node, stub):
     node("gpu:1")
     host.run(f"{AS_SLURMD} {PROGRAM}")

@@ -95,6 +95,7 @@ def test_a_mount_that_failed_is_tried_again_with_what_waits_for_it(host, waiting
     assert host.check_output("systemctl list-units --failed --no-legend") == ""
 
 
+@pytest.mark.proof("five runs of the role, a minute and more")
 def test_a_folder_may_be_mounted_by_who_enters_it_and_no_boot_waits_for_it(host, converge, user):
     try:
         said = " ".join(converge("nfs_client", nfs_client_automount=True).split())
@@ -128,6 +129,7 @@ def test_a_folder_may_be_mounted_by_who_enters_it_and_no_boot_waits_for_it(host,
     assert host.run("systemctl is-enabled apps.mount").stdout.strip() == "enabled"
 
 
+@pytest.mark.proof("three runs of the role, nearly a minute")
 def test_an_automount_whose_folder_is_refused_stays_refused(host, converge):
     wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
     try:
@@ -161,6 +163,7 @@ def test_a_mount_that_gets_no_answer_is_given_up(host, converge):
     assert host.check_output("systemctl list-units --failed --no-legend") == ""
 
 
+@pytest.mark.proof("three runs of the role, nearly a minute")
 def test_an_automount_that_nobody_entered_goes_with_its_folder(host, converge):
     wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
     try:
@@ -176,6 +179,7 @@ def test_an_automount_that_nobody_entered_goes_with_its_folder(host, converge):
         converge("nfs_client")
 
 
+@pytest.mark.proof("a run of the role; somebody else's mount is refused in `make test`")
 def test_somebody_else_s_automount_is_refused_and_stays(host, converge):
     wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
     unit = "/etc/systemd/system/srv-x.automount"
@@ -188,6 +192,7 @@ def test_somebody_else_s_automount_is_refused_and_stays(host, converge):
         host.check_output(f"rm {unit}")
 
 
+@pytest.mark.proof("three runs of the role; another source is taken in `make test`")
 def test_other_options_are_taken_when_nobody_uses_the_folder(host, converge):
     other = [MOUNTS[0], {**MOUNTS[1], "options": "rw,hard,vers=4.2"}]
     try:

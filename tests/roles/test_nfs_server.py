@@ -70,6 +70,7 @@ def test_threads_suffice_for_the_connections(host):
     assert host.check_output("nfsconf --get nfsd threads") == str(threads)
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_changed_exports_reach_the_server_without_a_restart(host, converge):
     before = started(host)
     changed = [HOME | {"clients": [{"host": "203.0.113.0/24", "writes": True}]}]
@@ -106,6 +107,7 @@ def test_a_folder_that_is_no_file_system_of_its_own_is_refused(host, converge):
         host.run("sh -c 'umount /srv/part /srv/again; rmdir /srv/folder /srv/part /srv/again'")
 
 
+@pytest.mark.proof("a run of the role; another refused folder is tried in `make test`")
 def test_a_mount_where_programs_run_as_their_owner_is_refused(host, converge):
     """Root of a client leaves them there (tests/vm)."""
     before = host.file(EXPORTS).content_string

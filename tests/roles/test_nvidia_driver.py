@@ -209,6 +209,7 @@ def broken_driver(host):
         )
 
 
+@pytest.mark.proof("downloads DKMS and runs the role")
 def test_a_driver_that_can_not_be_built_is_told_with_the_end_of_its_log(broken_driver, converge):
     said = converge(
         "nvidia_driver", "--tags=nvidia_driver_configure", nvidia_driver_kernel_packages=["dkms"]

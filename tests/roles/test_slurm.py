@@ -1,5 +1,6 @@
 """A host without a SLURM daemon of its own can use the cluster."""
 
+import pytest
 from waiting import wait_for
 
 VERSIONS = {"bookworm": "22.05", "trixie": "24.11"}
@@ -43,6 +44,7 @@ def test_the_host_has_the_version_of_the_definition(host):
     assert version.startswith(f"{VERSIONS[release(host)]}.")
 
 
+@pytest.mark.proof("a run of the role; slurmctld's role says the same in `make test`")
 def test_another_version_is_refused_in_a_sentence(host, converge):
     version = "20.11"
     said = " ".join(

@@ -88,21 +88,8 @@ def test_the_running_configuration_is_one_that_the_trial_accepts(host):
     assert (tried.rc, tried.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("echo PartitionName=next Nodes=nobody >>slurm.conf", "Invalid node names in partition"),
-        ("echo Speed=full >>slurm.conf", "Parsing error at unrecognized key: Speed"),
-        ("sed -i s/^ClusterName=.*/ClusterName=other/ slurm.conf", "CLUSTER NAME MISMATCH"),
-        ("echo Speed=full >>cgroup.conf", "Parsing error at unrecognized key: Speed"),
-        (
-            "echo GresTypes=gpu >>slurm.conf; echo Name=gpu Speed=full >>gres.conf",
-            "Parsing error at unrecognized key: Speed",
-        ),
-        ("echo not lua >job_submit.lua", "/etc/slurm/job_submit.lua:1:"),
-    ],
-)
-def test_the_trial_says_why_it_refuses(host, change, reason):
+def refused_by_the_trial(host, change):
+    """Return why the trial refuses the host's files after a change, on a copy."""
     tried = host.run(
         "d=$(mktemp -d); cd $d; cp /etc/slurm/slurm.conf /etc/slurm/gres.conf"
         f" /etc/slurm/cgroup.conf /etc/slurm/job_submit.lua .; {change}; muster-try-slurm-conf $d;"
@@ -110,7 +97,35 @@ def test_the_trial_says_why_it_refuses(host, change, reason):
         " pgrep -fl '[s]lurmctld -D -c'; exit $code"
     )
     assert (tried.rc, tried.stdout) == (1, "")
-    assert reason in tried.stderr
+    return tried.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("echo PartitionName=next Nodes=nobody >>slurm.conf", "Invalid node names in partition"),
+        ("echo Speed=full >>cgroup.conf", "Parsing error at unrecognized key: Speed"),
+    ],
+)
+def test_the_trial_says_why_it_refuses(host, change, reason):
+    assert reason in refused_by_the_trial(host, change)
+
+
+@pytest.mark.proof("starts slurmctld four times more")
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("echo Speed=full >>slurm.conf", "Parsing error at unrecognized key: Speed"),
+        ("sed -i s/^ClusterName=.*/ClusterName=other/ slurm.conf", "CLUSTER NAME MISMATCH"),
+        (
+            "echo GresTypes=gpu >>slurm.conf; echo Name=gpu Speed=full >>gres.conf",
+            "Parsing error at unrecognized key: Speed",
+        ),
+        ("echo not lua >job_submit.lua", "/etc/slurm/job_submit.lua:1:"),
+    ],
+)
+def test_the_trial_says_why_it_refuses_other_files(host, change, reason):
+    assert reason in refused_by_the_trial(host, change)
 
 
 def refusal(host):
@@ -120,6 +135,11 @@ def refusal(host):
     return said.stderr
 
 
+def test_the_script_judges_a_job(host):
+    assert "refused by the script" in refusal(host)
+
+
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_a_changed_script_judges_the_next_job(host, converge):
     before = invocation(host)
     assert "refused by the script" in refusal(host)
@@ -132,6 +152,7 @@ def test_a_changed_script_judges_the_next_job(host, converge):
         converge("cluster", "--tags=slurmctld_configure")
 
 
+@pytest.mark.proof("two runs of the role; the lab's partition is changed in `make test`")
 def test_a_changed_partition_is_told_to_the_daemon_that_runs(host, converge, running_job):
     before = invocation(host)
     said = converge("cluster", "--tags=slurmctld_configure", max_time="2:00:00")
@@ -161,12 +182,17 @@ def reservations(host):
     return {one["ReservationName"]: one for one in found}
 
 
-def test_a_reservation_is_as_wanted_and_those_of_others_stay(host, converge):
+def test_a_reservation_is_as_wanted(host):
     course = reservations(host)["course"]
     assert course["StartTime"] == "2036-01-07T14:00:00"
     assert course["EndTime"] == "2036-01-07T16:00:00"
     assert (course["PartitionName"], course["Users"]) == ("main", "ada")
     assert "MAGNETIC" in course["Flags"].split(",")
+
+
+@pytest.mark.proof("two runs of the role, half a minute")
+def test_a_reservation_is_changed_and_those_of_others_stay(host, converge):
+    course = reservations(host)["course"]
     by_hand = "reservation=theirs starttime=2036-02-01T00:00 duration=60 users=alan nodes=ALL"
     host.check_output(f"scontrol create {by_hand}")
     try:
@@ -236,6 +262,7 @@ def test_another_version_is_refused_in_a_sentence(host, converge):
     assert "the definition says 20.11; set slurm_version or os in cluster.yml" in said
 
 
+@pytest.mark.proof("a run of the role, for a rare mistake")
 def test_a_package_for_another_version_is_refused(host, converge):
     before = invocation(host), version(host, "slurmctld")
     said = " ".join(converge("cluster", "--tags=slurmctld", build="muster3").split())

@@ -82,6 +82,7 @@ def test_a_running_job_survives_a_restart_of_slurmd(host, running_job):
     assert host.check_output(f"squeue --noheader --job={running_job} --format=%T") == "RUNNING"
 
 
+@pytest.mark.proof("kills a daemon and waits for systemd")
 def test_a_killed_slurmd_comes_back(host, running_job):
     host.check_output("systemctl kill --signal=KILL --kill-who=main slurmd")
     properties = "systemctl show slurmd --property=SubState --value"

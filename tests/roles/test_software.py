@@ -474,6 +474,7 @@ def test_a_fifo_or_socket_in_what_was_built_is_refused(workshop):
     assert workshop.check_output("find /apps/software/special -mindepth 1") == ""
 
 
+@pytest.mark.proof("waits until the time of a build is over")
 def test_a_build_that_takes_too_long_is_ended_with_all_it_has_started(workshop):
     started = time.monotonic()
     _, result = build(
@@ -524,6 +525,7 @@ ENDED = {
 }
 
 
+@pytest.mark.proof("kills three builds and waits until they have ended")
 @pytest.mark.parametrize("ended", ENDED)
 def test_a_build_ends_with_whoever_asked_for_it(workshop, ended):
     command, killed = ENDED[ended]

@@ -141,3 +141,10 @@ class TestStation:
 def test_each_role_is_in_one_station():
     proven = [role for station in scenarios.stations() for role in proven_in(station)]
     assert sorted(proven) == sorted({*ROLES} - OF_CEPH)
+
+
+def test_each_step_of_a_scenario_is_done_in_stations_or_alone():
+    def steps(file):
+        return set(load(ROOT / ".config/molecule" / file)["scenario"]["test_sequence"])
+
+    assert steps("station.yml") | steps("isolated.yml") == steps("config.yml")

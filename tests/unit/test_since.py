@@ -261,7 +261,7 @@ def test_each_layer_of_make_test_is_lint_or_may_be_left_out() -> None:
         ("ansible/plugins/modules/people.py", "unit", "tests/unit/plugins/test_people.py"),
         ("ansible/plugins/module_utils/refused_error.py", "molecule", "nfs_client"),
         ("ansible/plugins/filter/muster.py", "cluster", "tests/live/test_site.py"),
-        ("ansible/plugins/inventory/pulumi_stack.py", "cloud", "tests/cloud/test_kept.py"),
+        ("ansible/plugins/inventory/pulumi_stack.py", "cloud", "tests/cloud/test_image.py"),
         ("muster/render/slurm/slurm_conf.py", "cluster", "tests/live/test_rendered_conf.py"),
         ("muster/cli/check.py", "unit", "tests/unit/cli/test_check.py"),
         ("muster/autoscaler/text.py", "cloud", "tests/cloud/cloudcluster/test_autoscaler.py"),

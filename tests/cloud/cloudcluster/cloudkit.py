@@ -1,15 +1,22 @@
 """What the tests do to a raised cluster, and what they see of it."""
 
+import os
 import subprocess
 from typing import Any
 
 import httpx
+import pytest
 
 from muster_sandbox.cloud_demo import tour
 from muster_sandbox.cloud_demo.site import Stack
 from muster_sandbox.containers.podman import podman
 
 UP_SECONDS = 1500
+
+ON_DEBIAN_13 = pytest.mark.skipif(
+    os.environ.get("RELEASE") != "trixie", reason="a part of `make proof LAYER=cloud-trixie`"
+)
+"""For tests of the proof: on Debian 12 its cluster is that of test_frameworks_on_vms.py."""
 
 
 def up(stack: Stack, *options: str) -> str:

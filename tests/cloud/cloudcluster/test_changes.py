@@ -8,7 +8,7 @@ from subprocess import PIPE, Popen
 
 import httpx
 import pytest
-from cloudkit import console, controller, inside, state, up
+from cloudkit import ON_DEBIAN_13, console, controller, inside, state, up
 from waiting import until
 
 from muster_sandbox.cloud_demo import tour
@@ -198,6 +198,8 @@ def test_secrets_are_nowhere_in_plain_text(first_up: str, stack: Stack) -> None:
     assert password in planted
 
 
+@pytest.mark.proof("another controller sets itself up, two minutes and more")
+@ON_DEBIAN_13
 def test_replaced_controller_has_lost_nothing(first_up: str, stack: Stack) -> None:
     ran = tour.run(stack, "sbatch --parsable --wait --wrap hostname").strip()
     running = tour.run(stack, "sbatch --parsable --wrap 'sleep 100; echo whole'").strip()

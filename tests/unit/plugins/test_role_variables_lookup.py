@@ -100,17 +100,21 @@ def test_each_host_has_its_variables_and_is_in_the_groups_of_its_roles(inventory
     assert results(plays, 3) == {}
 
 
-@pytest.mark.parametrize(
-    "file", ["group_vars/all/site.yml", "group_vars/compute.yml", "host_vars/lab-cpu-01.yml"]
-)
-def test_a_variable_that_the_inventory_sets_stays(inventory: Path, file: str) -> None:
-    path = inventory / file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A template too: of what is known when it is used.
-    path.write_text("munge_threads: \"{{ 3 + (inventory_hostname == 'lab-cpu-01') | int }}\"\n")
-    done, plays = play(inventory, shown("lab-cpu-01", "munge_threads"))
+def test_a_variable_that_the_inventory_sets_stays(inventory: Path) -> None:
+    # Templates too: of what is known when they are used.
+    value = "\"{{ 3 + (inventory_hostname == 'lab-cpu-01') | int }}\"\n"
+    names = {
+        "group_vars/all/site.yml": "munge_threads",
+        "group_vars/compute.yml": "base_hostname",
+        "host_vars/lab-cpu-01.yml": "base_os",
+    }
+    for file, name in names.items():
+        path = inventory / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}: {value}")
+    done, plays = play(inventory, shown("lab-cpu-01", *names.values()))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert results(plays, 1)["lab-cpu-01"]["munge_threads"] == 4
+    assert results(plays, 1)["lab-cpu-01"] == dict.fromkeys(names.values(), 4)
 
 
 def test_the_command_line_s_variable_stays(inventory: Path) -> None:
@@ -195,22 +199,24 @@ def test_variables_that_roles_would_refuse_end_the_run_before_any_host_is_touche
     assert "role lmod: argument 'lmod_module_paths' is of type dict" in said
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_variables_that_fit_or_may_fit_are_left_alone(inventory: Path) -> None:
+    """All of them in one run, whose message would name the one that is refused."""
+    with_variables(
+        inventory,
         # Of a role that no host has.
-        "fscache_size_gib: none\n",
+        "fscache_size_gib: none\n"
         # What a later task finds out.
-        "slurmd_port: '{{ found_port.stdout }}'\n",
-        "slurmd_spool_dir: '/var/{{ ansible_facts.kernel }}'\n",
-        # A default of a role.
-        "slurmd_spool_dir: '{{ slurmctld_state_dir }}/slurmd'\n",
+        "slurmd_port: '{{ found_port.stdout }}'\n"
+        "slurmd_spool_dir: '/var/{{ ansible_facts.kernel }}'\n"
         # A variable from the definition.
         "slurmd_restart_digest: '{{ munge_threads }} {{ base_os }}'\n",
-    ],
-)
-def test_variables_that_fit_or_may_fit_are_left_alone(inventory: Path, text: str) -> None:
-    done, _ = play(with_variables(inventory, text), shown("all", "munge_threads"))
+    )
+    # A default of a role.
+    (inventory / "host_vars").mkdir()
+    (inventory / "host_vars/lab-cpu-01.yml").write_text(
+        "slurmd_spool_dir: '{{ slurmctld_state_dir }}/slurmd'\n"
+    )
+    done, _ = play(inventory, shown("all", "munge_threads"))
     assert done.returncode == 0, done.stdout[-3000:]
 
 
