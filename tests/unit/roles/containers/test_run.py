@@ -11,9 +11,17 @@ PODMAN = """#!/bin/sh
 echo "$XDG_RUNTIME_DIR|$CONTAINERS_STORAGE_CONF|$DBUS_SESSION_BUS_ADDRESS|$*" >>{log}
 case $1 in
     image) [ -e {unpacked} ] ;;
-    pull) if [ -e {answer} ]; then cat {answer} >&2; exit 125; fi; touch {unpacked} ;;
+    pull)
+        if [ -e {answer} ]; then cat {answer} >&2; exit 125; fi
+        folder=${{3#oci:}}
+        case $folder in
+            *[!a-z0-9._/-]*) echo "normalizing name: invalid reference format" >&2; exit 125 ;;
+        esac
+        readlink "$folder" >>{log} && [ -e "$folder/index.json" ] && touch {unpacked}
+        ;;
 esac
 """
+"""As podman 4.3 does, it makes a name of the path of a layout."""
 JOB = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0", "HOME": "/home/ada"}
 
 
@@ -64,9 +72,19 @@ def test_it_becomes_podman_on_storage_of_the_job(
     conf = Path(environment["CONTAINERS_STORAGE_CONF"]).read_text()
     assert f'additionalimagestores = ["{folder}/images"]' in conf
     assert f'graphroot = "{folder}/task-0-' in conf
-    exists, pull = (tmp_path / "calls").read_text().splitlines()
+    exists, pull, link = (tmp_path / "calls").read_text().splitlines()
     assert "||image exists " in exists
-    assert pull.endswith(f"||pull --quiet oci:{store}/tool/=1")
+    assert pull.endswith("||pull --quiet oci:image")
+    assert link == f"{store}/tool/=1"
+
+
+def test_the_path_of_an_image_may_have_any_characters(
+    job: Callable[..., int], tmp_path: Path
+) -> None:
+    folder = layout(tmp_path / "Try 1:2@x=y", b"layer")
+    with pytest.raises(BecameError):
+        job("run", str(folder), "true")
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == str(folder)
 
 
 def test_a_second_task_unpacks_nothing(job: Callable[..., int], tmp_path: Path) -> None:

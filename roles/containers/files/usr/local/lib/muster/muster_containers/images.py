@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images as folders: an OCI image layout each (the image-layout specification of OCI).
 
-The store has NAME/TAG for each image. A name has no colon, since `oci:` of podman and skopeo ends a
-path at the first one.
+The store has NAME/=TAG for each image.
 """
 
 import json
@@ -84,10 +83,7 @@ def find(name: str, store: str | None) -> Image:
     Raises ContainerError where it is not there, or is none.
     """
     if name.startswith(("/", "./", "../")):
-        path = os.path.realpath(name)
-        if ":" in path:
-            raise ContainerError(f"{path} has a colon, which podman can't read: rename the folder")
-        return read(name, path)
+        return read(name, os.path.realpath(name))
     if store is None:
         raise ContainerError(
             f"this host has no store of images: name the folder of {name} by its path"

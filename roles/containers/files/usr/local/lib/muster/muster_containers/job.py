@@ -11,6 +11,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from muster_containers import errors
@@ -123,8 +124,8 @@ def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> str:
         with open(os.path.join(task.folder, "lock"), "w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             podman = environment_of(task, of_images, environment)
-            if _podman(["image", "exists", image.digest], podman).returncode != 0:
-                done = _podman(["pull", "--quiet", f"oci:{image.path}"], podman)
+            if _podman(["image", "exists", image.digest], task.runtime, podman).returncode != 0:
+                done = _podman(["pull", "--quiet", _linked(task, image.path)], task.runtime, podman)
                 if done.returncode != 0:
                     raise errors.of_unpacking(done.stderr, image.name, task.folder)
     except OSError as error:
@@ -139,9 +140,24 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _podman(words: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _linked(task: Task, path: str) -> str:
+    """Return the image at a path as podman takes it: by a link in the folder of the task.
+
+    podman 4.3 makes a name of the path, and refuses one with other characters than names have.
+    """
+    link = os.path.join(task.runtime, "image")
+    with suppress(FileNotFoundError):
+        os.unlink(link)
+    os.symlink(path, link)
+    return "oci:image"
+
+
+def _podman(
+    words: list[str], folder: str, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["podman", *words],
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
