@@ -47,7 +47,10 @@ def test_a_member_pulls_once_and_others_read(host, as_person, image):
     assert "tool:1 is in /srv/images" in done.stdout
     again = as_person("lea", f"muster-container pull oci:{image} tool:1")
     assert "tool:1 was already in /srv/images" in again.stdout
-    assert as_person("tom", "muster-container list").stdout == "tool:1\tamd64\t0.00 GiB\n"
+    listed = as_person("tom", "muster-container list").stdout
+    assert listed.startswith(f"tool:1\tamd64\t0.00 GiB\toci:{image}\tsha256:")
+    assert listed.endswith("\tlea\n")
+    assert host.file("/srv/images/tool/=1").is_symlink
     assert host.file("/srv/images/tool/=1").group == "librarians"
 
 

@@ -1,6 +1,7 @@
 """A program of an image as a task of a job: podman's words, its environment, its storage."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,43 @@ def test_a_second_task_unpacks_nothing(job: Callable[..., int], tmp_path: Path) 
         with pytest.raises(BecameError):
             job("run", "tool:1", "true")
     assert (tmp_path / "calls").read_text().count("pull --quiet") == 1
+
+
+def test_a_job_keeps_the_version_that_it_started_with(
+    job: Callable[..., int], tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digest() -> str:
+        with pytest.raises(BecameError) as became:
+            job("run", "tool:1", "true")
+        return str(became.value.args[0][-2])
+
+    first = digest()
+    layout(tmp_path / "source", b"another layer", variables=("KIND=new",))
+    shutil.rmtree(store / "tool/=1")
+    assert job("pull", "docker.io/library/tool:1") == 0
+    assert digest() == first
+    assert job("remove", "tool:1") == 0
+    assert digest() == first
+    # Another job takes what is there now.
+    assert job("pull", "docker.io/library/tool:1") == 0
+    (tmp_path / "scratch/13").mkdir()
+    monkeypatch.setenv("SLURM_JOB_ID", "13")
+    assert digest() != first
+
+
+def test_an_image_that_did_not_unpack_is_not_kept(
+    job: Callable[..., int], tmp_path: Path, store: Path
+) -> None:
+    (tmp_path / "answer").write_text("Error: unexpected EOF\n")
+    assert job("run", "tool:1", "true") == 1
+    (tmp_path / "answer").unlink()
+    shutil.rmtree(store / "tool/=1")
+    new = layout(store / "tool/.=1=a", b"another layer")
+    (store / "tool/=1").symlink_to(new.name)
+    with pytest.raises(BecameError):
+        job("run", "tool:1", "true")
+    # podman got one version, whatever the name leads to meanwhile.
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == str(new)
 
 
 @pytest.mark.parametrize(
