@@ -3,6 +3,7 @@
 The image is made by mmdebstrap of one package: a busybox that needs no library.
 """
 
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,10 +42,18 @@ JOB_SECONDS = 400
 """Timeout of a job: an emulated node starts podman in tens of seconds."""
 
 
-def busybox(folder: Path, **options: Any) -> Path:
-    """Make the image; return its folder."""
+APPLETS = "sh cat id ls sleep tail true"
+"""Programs of the image: only its shell finds those of busybox that have no link."""
+SYSTEM_LINE, OLD_LINE = "games:300000:1000", "gone:100000:65536"
+
+
+def busybox(folder: Path) -> bytes:
+    """Make the image's one layer."""
     archive = folder / "root.tar"
-    hook = 'mkdir -p "$1"/bin "$1"/tmp; [ -e "$1"/bin/sh ] || ln -s busybox "$1"/bin/sh'
+    hook = (
+        'mkdir -p "$1"/bin "$1"/tmp; [ -e "$1"/bin/busybox ] || mv "$1"/usr/bin/busybox "$1"/bin/; '
+        f'for name in {APPLETS}; do ln -sf busybox "$1"/bin/$name; done'
+    )
     run_as_root(
         [
             *("mmdebstrap", "--variant=extract", "--include=busybox-static"),
@@ -52,24 +61,29 @@ def busybox(folder: Path, **options: Any) -> Path:
         ],
         timeout=JOB_SECONDS,
     )
-    return oci_images.layout(folder / "image", archive.read_bytes(), **options)
+    return archive.read_bytes()
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A controller, which is storage and login host, two nodes, and the image in the store."""
-    image = busybox(tmp_path_factory.mktemp("busybox"), variables=("PATH=/bin", "KIND=image"))
-    other = oci_images.layout(image.parent / "other", b"", architecture="arm64")
+    folder = tmp_path_factory.mktemp("images")
+    layer = busybox(folder)
+    for name in ("image", "newer"):
+        oci_images.layout(folder / name, layer, variables=("PATH=/bin", f"KIND={name}"))
+    oci_images.layout(folder / "foreign", b"no tar", architecture="arm64")
     with site.booted(clients=2, cores=2) as machines:
         machines.define(CLUSTER)
+        for node in machines.clients:
+            node.check(f"printf '%s\\n' {SYSTEM_LINE} {OLD_LINE} >/etc/subuid")
         machines.play(roles=ROLES)
         until(lambda: idle(machines), "both nodes are in service", 120)
-        for name, folder in (("busybox", image), ("foreign", other)):
-            copy(machines.server, folder, f"/srv/{name}")
-        pulled = as_person(machines, "ada", "muster-container pull oci:/srv/busybox busybox:1")
+        for name in ("image", "newer", "foreign"):
+            copy(machines.server, folder / name, f"/srv/{name}")
+        pulled = as_person(machines, "ada", "muster-container pull oci:/srv/image busybox:1")
         assert pulled.returncode == 0, pulled.stderr
         # It is read from the store alone.
-        machines.server.check("rm -r /srv/busybox")
+        machines.server.check("rm -r /srv/image")
         yield machines
 
 
@@ -93,7 +107,8 @@ def idle(machines: Site) -> bool:
 
 
 def as_person(machines: Site, who: str, command: str) -> subprocess.CompletedProcess[str]:
-    return machines.server.ssh(f"runuser -l {who} -c '{command}'", timeout=JOB_SECONDS)
+    """Run a command in a login shell of a person."""
+    return machines.server.ssh(f"runuser -l {who} -c {shlex.quote(command)}", timeout=JOB_SECONDS)
 
 
 def run(
@@ -115,6 +130,11 @@ def left(node: Machine) -> str:
     )
 
 
+def sleeps(node: Machine) -> bool:
+    """Whether the program of a container runs there, and not only what starts it."""
+    return "20002 sleep 3000" in [" ".join(line.split()) for line in left(node).splitlines()]
+
+
 def nothing_is_left(machines: Site) -> None:
     until(lambda: idle(machines), "no job runs", JOB_SECONDS)
     for node in machines.clients:
@@ -123,7 +143,7 @@ def nothing_is_left(machines: Site) -> None:
 
 def test_its_tasks_are_root_inside_and_the_person_outside(three: Site) -> None:
     script = "id -u; echo $KIND; echo mine >/home/bob/of-$SLURMD_NODENAME"
-    done = run(three, "bob", f'busybox:1 sh -c "{script}"', "--nodes=2 --label")
+    done = run(three, "bob", f"busybox:1 sh -c '{script}'", "--nodes=2 --label")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["0: 0", "0: image", "1: 0", "1: image"]
     owners = three.server.check("stat --format='%n %U' /home/bob/of-*").splitlines()
@@ -144,10 +164,46 @@ def test_its_processes_are_in_the_job_s_cgroup_and_hold_its_limit(three: Site) -
 
 
 def test_two_tasks_of_a_node_unpack_it_once(three: Site) -> None:
-    script = 'ls /scratch/$SLURM_JOB_ID/.containers/images/overlay-images | grep -c "^[0-9a-f]"'
-    done = run(three, "bob", f"busybox:1 sh -c '\\''{script}'\\''", "--nodelist=node1 --ntasks=2")
-    assert done.stdout.split() == ["1", "1"], done.stderr
+    # The task that unpacks has a link to the image.
+    script = "ls -d /scratch/$SLURM_JOB_ID/.containers/run-*/image"
+    done = run(three, "bob", f"busybox:1 sh -c '{script}'", "--nodelist=node1 --ntasks=2")
+    links = done.stdout.split()
+    assert (len(links), len(set(links))) == (2, 1), done.stderr
     nothing_is_left(three)
+
+
+def test_a_job_keeps_its_version_when_another_one_is_pulled(three: Site) -> None:
+    prints = "srun muster-container run busybox:1 sh -c 'echo $KIND'"
+    script = f"{prints}\nuntil test -e go; do sleep 1; done\n{prints}"
+    three.server.check(f"printf '#!/bin/sh\\n%s\\n' {shlex.quote(script)} >/home/bob/twice")
+    done = as_person(
+        three, "bob", "sbatch --parsable --nodelist=node1 --mem=300 --time=20 --output=said twice"
+    )
+    said = "cat /home/bob/said"
+    until(lambda: three.server.ssh(said).stdout == "image\n", "it has a step", JOB_SECONDS)
+    pulled = as_person(three, "ada", "muster-container pull --again oci:/srv/newer busybox:1")
+    assert pulled.returncode == 0, pulled.stderr
+    three.server.check("touch /home/bob/go")
+    until(lambda: idle(three), "it is over", JOB_SECONDS)
+    assert three.server.check(said).splitlines() == ["image", "image"], done.stderr
+    listed = as_person(three, "bob", "muster-container list").stdout.split("\t")
+    assert (listed[0], listed[3], listed[-1]) == ("busybox:1", "oci:/srv/newer", "ada\n")
+    # A node sees a new link up to a minute late.
+    until(
+        lambda: run(three, "bob", "busybox:1 sh -c 'echo $KIND'").stdout == "newer\n",
+        "later jobs have the new one",
+        JOB_SECONDS,
+    )
+    nothing_is_left(three)
+
+
+def test_numbers_of_people_are_those_of_the_definition(three: Site) -> None:
+    of_people = [
+        f"{name}:{first_container_id(uid)}:65536" for name, uid in (("ada", 20001), ("bob", 20002))
+    ]
+    for node in three.clients:
+        assert node.check("cat /etc/subuid").splitlines() == [SYSTEM_LINE, *of_people]
+        assert node.check("cat /etc/subgid").splitlines() == of_people
 
 
 def test_a_cancelled_job_leaves_no_process(three: Site) -> None:
@@ -155,8 +211,8 @@ def test_a_cancelled_job_leaves_no_process(three: Site) -> None:
     done = as_person(
         three, "bob", f'sbatch --parsable --nodes=2 --mem=300 --time=20 --wrap="{wrapped}"'
     )
-    node = three.client
-    until(lambda: "sleep 3000" in left(node), "it runs", JOB_SECONDS)
+    for node in three.clients:
+        until(lambda node=node: sleeps(node), "it runs", JOB_SECONDS)
     three.server.check(f"scancel {done.stdout.strip()}")
     nothing_is_left(three)
 
@@ -168,10 +224,10 @@ def test_two_jobs_of_one_person_do_not_end_each_other(three: Site) -> None:
         "sbatch --parsable --nodelist=node1 --ntasks=1 --mem=150 --time=20 "
         '--wrap="srun muster-container run busybox:1 sleep 3000"',
     ).stdout.strip()
-    until(lambda: "sleep 3000" in left(three.client), "it runs", JOB_SECONDS)
+    until(lambda: sleeps(three.client), "it runs", JOB_SECONDS)
     done = run(three, "bob", "busybox:1 true", "--nodelist=node1 --mem=150")
     assert done.returncode == 0, done.stderr
-    assert "sleep 3000" in left(three.client)
+    assert sleeps(three.client)
     three.server.check(f"scancel {waits}")
     nothing_is_left(three)
 
@@ -193,7 +249,8 @@ def test_an_image_for_another_architecture_does_not_come_in(three: Site) -> None
     done = as_person(three, "ada", "muster-container pull oci:/srv/foreign foreign:1")
     assert done.returncode == 1
     assert "is for linux/arm64 and this host is linux/amd64" in done.stderr
-    assert three.server.check("ls /images") == "busybox"
+    assert as_person(three, "ada", "muster-container list").stdout.startswith("busybox:1\t")
+    assert "foreign" not in three.server.check("ls /images")
 
 
 def test_a_full_disk_of_a_node_is_a_sentence(three: Site) -> None:

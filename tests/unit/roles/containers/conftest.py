@@ -14,7 +14,7 @@ sys.path.insert(0, str(LIBRARY))
 SKOPEO = """#!/bin/sh
 echo "$@" >>{log}
 if [ -e {answer} ]; then cat {answer} >&2; exit 1; fi
-[ "$1" = copy ] || exit 0
+[ "$1" = copy ] || {{ cat {source}/index.json; exit 0; }}
 target=${{4#oci:}}
 mkdir -p "${{target%:image}}" && cp -r {source}/. "${{target%:image}}"
 """

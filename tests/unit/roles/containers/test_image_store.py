@@ -1,9 +1,15 @@
 """Images in the store: pulled once, whole or not at all, and what goes wrong said in a sentence."""
 
+import errno
+import hashlib
 import json
+import os
+import pwd
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -34,10 +40,64 @@ def test_an_image_is_pulled_once(
     assert "was already in" in capsys.readouterr().out
     copies = [line for line in (tmp_path / "calls").read_text().splitlines() if "copy" in line]
     assert len(copies) == 1
-    assert copies[0].startswith(f"copy --quiet docker://{REF} oci:{store}/.pull-")
+    assert copies[0].startswith(
+        f"copy --quiet docker://docker.io/library/tool@{digest(source)} oci:{store}/.pull-"
+    )
     assert [path.name for path in store.iterdir()] == ["tool"]
+
+
+def digest(source: Path) -> str:
+    """Of what the stand-in for skopeo gives as the manifest."""
+    return f"sha256:{hashlib.sha256((source / 'index.json').read_bytes()).hexdigest()}"
+
+
+def test_the_list_says_where_images_came_from_when_and_by_whom(
+    program: Program,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(source.parent)
+    assert program("pull", REF) == 0
+    assert program("pull", "oci:source", "tool:3") == 0
+    capsys.readouterr()
     assert program("list") == 0
-    assert capsys.readouterr().out == "tool:1.2\tamd64\t0.00 GiB\n"
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[:5] for line in lines] == [
+        ["tool:1.2", "amd64", "0.00 GiB", f"docker://{REF}", digest(source)],
+        ["tool:3", "amd64", "0.00 GiB", f"oci:{source}", digest(source)],
+    ]
+    for *_, when, who in lines:
+        assert abs(datetime.fromisoformat(when) - datetime.now(UTC)) < timedelta(minutes=1)
+        assert who == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_a_broken_image_hides_no_other_and_can_be_removed(
+    program: Program, source: Path, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a:1", "b:1"):
+        assert program("pull", REF, name) == 0
+    (store / "a/=1/index.json").unlink()
+    # Who made it with something else says nothing of where it came from.
+    (store / "b/=1/muster.json").write_text('{"source": "\\u001b[2J"}')
+    capsys.readouterr()
+    assert program("list") == 1
+    out, err = capsys.readouterr()
+    assert "muster-container: a:1:" in err
+    assert out == "b:1\tamd64\t0.00 GiB\t-\t-\t-\t-\n"
+    assert program("remove", "a:1") == 0
+    assert [path.name for path in store.iterdir()] == ["b"]
+
+
+def test_a_record_prints_no_control_characters(
+    program: Program, source: Path, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program("pull", REF) == 0
+    record = store / "tool/=1.2/muster.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"by": "\x1b[2J"}))
+    capsys.readouterr()
+    assert program("list") == 0
+    assert capsys.readouterr().out.endswith("\t?[2J\n")
 
 
 def test_an_image_has_the_group_of_the_store(program: Program, source: Path, store: Path) -> None:
@@ -59,6 +119,107 @@ def test_another_one_takes_its_place_only_when_it_is_asked_for(
     assert images.find("group/tool:1", str(store)).digest != before
     assert program("remove", "group/tool:1") == 0
     assert list(store.iterdir()) == []
+
+
+def test_a_name_leads_to_whole_images_at_every_moment(
+    program: Program, source: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a link that rename(2) replaces: no moment without an image, and none with a half."""
+    from muster_containers import images
+
+    assert program("pull", REF, "tool:1") == 0
+    first = images.find("tool:1", str(store))
+    link = store / "tool/=1"
+    assert link.is_symlink()
+    assert not link.readlink().is_absolute()
+    rename, seen = os.rename, []
+
+    def renamed(old: str, new: str) -> None:
+        seen.append(images.find("tool:1", str(store)).digest)
+        rename(old, new)
+        seen.append(images.find("tool:1", str(store)).digest)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    shutil.rmtree(source)
+    layout(source, b"another layer", variables=("KIND=new",))
+    assert program("pull", "--again", REF, "tool:1") == 0
+    now = images.find("tool:1", str(store))
+    assert seen == [first.digest] * 3 + [now.digest]
+    # Who has begun to read the version before goes on with it.
+    assert images.read("tool:1", first.path) == first
+    assert program("remove", "tool:1") == 0
+    assert list(store.iterdir()) == []
+
+
+def test_an_image_is_removed_from_a_full_disk(
+    program: Program, source: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: str) -> str:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    assert program("pull", REF) == 0
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert program("pull", REF, "other:1") == 1
+    assert program("remove", "tool:1.2") == 0
+    assert list(store.iterdir()) == []
+
+
+def test_a_version_goes_a_day_after_it_was_replaced(
+    program: Program, source: Path, store: Path
+) -> None:
+    def versions() -> set[str]:
+        return {path.name for path in (store / "tool").iterdir() if path.name.startswith(".=1=")}
+
+    def a_day_later() -> None:
+        for path in (store / "tool").iterdir():
+            then = path.stat().st_mtime - 90000
+            os.utime(path, (then, then))
+
+    assert program("pull", REF, "tool:1") == 0
+    first = versions()
+    a_day_later()
+    assert program("pull", "--again", REF, "tool:1") == 0
+    assert program("pull", REF, "other:1") == 0
+    assert first < versions()
+    second = versions() - first
+    a_day_later()
+    assert program("pull", REF, "other:2") == 0
+    assert versions() == second
+    # A tag that begins with another one has nothing of it.
+    assert program("pull", REF, "tool:1-x") == 0
+    assert program("remove", "tool:1") == 0
+    assert sorted(path.name for path in (store / "tool").iterdir())[1:] == ["=1-x"]
+
+
+def test_members_of_the_group_may_change_each_other_s_images(
+    program: Program, source: Path, store: Path
+) -> None:
+    (source / "blobs").chmod(0o755)
+    assert program("pull", REF) == 0
+    version = (store / "tool/=1.2").resolve()
+    folders = [version, *(path for path in version.rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o775 for path in folders} == {0o775}
+
+
+def test_a_folder_where_a_link_belongs_is_a_sentence(
+    program: Program, source: Path, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout(store / "tool/=1", b"layer")
+    assert program("pull", "--again", REF, "tool:1") == 1
+    assert "is a folder, where a link belongs: muster-container remove tool:1" in said(capsys)
+    assert program("remove", "tool:1") == 0
+    assert list(store.iterdir()) == []
+
+
+@pytest.mark.parametrize("manifest", ['{"schemaVersion": 1}', "[]", ""])
+def test_a_manifest_that_can_t_be_named_by_a_digest_is_copied_by_its_tag(
+    program: Program, source: Path, tmp_path: Path, manifest: str
+) -> None:
+    (tmp_path / "bin/manifest").write_text(manifest)
+    skopeo = tmp_path / "bin/skopeo"
+    skopeo.write_text(skopeo.read_text().replace("source/index.json", "bin/manifest"))
+    assert program("pull", REF) == 0
+    assert f"copy --quiet docker://{REF} oci:" in (tmp_path / "calls").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A program of an image as a task of a job: podman's words, its environment, its storage."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,17 @@ PODMAN = """#!/bin/sh
 echo "$XDG_RUNTIME_DIR|$CONTAINERS_STORAGE_CONF|$DBUS_SESSION_BUS_ADDRESS|$*" >>{log}
 case $1 in
     image) [ -e {unpacked} ] ;;
-    pull) if [ -e {answer} ]; then cat {answer} >&2; exit 125; fi; touch {unpacked} ;;
+    pull)
+        if [ -e {answer} ]; then cat {answer} >&2; exit 125; fi
+        folder=${{3#oci:}}
+        case $folder in
+            *[!a-z0-9._/-]*) echo "normalizing name: invalid reference format" >&2; exit 125 ;;
+        esac
+        readlink "$folder" >>{log} && [ -e "$folder/index.json" ] && touch {unpacked}
+        ;;
 esac
 """
+"""As podman 4.3 does, it makes a name of the path of a layout."""
 JOB = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0", "HOME": "/home/ada"}
 
 
@@ -64,9 +73,19 @@ def test_it_becomes_podman_on_storage_of_the_job(
     conf = Path(environment["CONTAINERS_STORAGE_CONF"]).read_text()
     assert f'additionalimagestores = ["{folder}/images"]' in conf
     assert f'graphroot = "{folder}/task-0-' in conf
-    exists, pull = (tmp_path / "calls").read_text().splitlines()
+    exists, pull, link = (tmp_path / "calls").read_text().splitlines()
     assert "||image exists " in exists
-    assert pull.endswith(f"||pull --quiet oci:{store}/tool/=1")
+    assert pull.endswith("||pull --quiet oci:image")
+    assert link == f"{store}/tool/=1"
+
+
+def test_the_path_of_an_image_may_have_any_characters(
+    job: Callable[..., int], tmp_path: Path
+) -> None:
+    folder = layout(tmp_path / "Try 1:2@x=y", b"layer")
+    with pytest.raises(BecameError):
+        job("run", str(folder), "true")
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == str(folder)
 
 
 def test_a_second_task_unpacks_nothing(job: Callable[..., int], tmp_path: Path) -> None:
@@ -74,6 +93,43 @@ def test_a_second_task_unpacks_nothing(job: Callable[..., int], tmp_path: Path) 
         with pytest.raises(BecameError):
             job("run", "tool:1", "true")
     assert (tmp_path / "calls").read_text().count("pull --quiet") == 1
+
+
+def test_a_job_keeps_the_version_that_it_started_with(
+    job: Callable[..., int], tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digest() -> str:
+        with pytest.raises(BecameError) as became:
+            job("run", "tool:1", "true")
+        return str(became.value.args[0][-2])
+
+    first = digest()
+    layout(tmp_path / "source", b"another layer", variables=("KIND=new",))
+    shutil.rmtree(store / "tool/=1")
+    assert job("pull", "docker.io/library/tool:1") == 0
+    assert digest() == first
+    assert job("remove", "tool:1") == 0
+    assert digest() == first
+    # Another job takes what is there now.
+    assert job("pull", "docker.io/library/tool:1") == 0
+    (tmp_path / "scratch/13").mkdir()
+    monkeypatch.setenv("SLURM_JOB_ID", "13")
+    assert digest() != first
+
+
+def test_an_image_that_did_not_unpack_is_not_kept(
+    job: Callable[..., int], tmp_path: Path, store: Path
+) -> None:
+    (tmp_path / "answer").write_text("Error: unexpected EOF\n")
+    assert job("run", "tool:1", "true") == 1
+    (tmp_path / "answer").unlink()
+    shutil.rmtree(store / "tool/=1")
+    new = layout(store / "tool/.=1=a", b"another layer")
+    (store / "tool/=1").symlink_to(new.name)
+    with pytest.raises(BecameError):
+        job("run", "tool:1", "true")
+    # podman got one version, whatever the name leads to meanwhile.
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == str(new)
 
 
 @pytest.mark.parametrize(

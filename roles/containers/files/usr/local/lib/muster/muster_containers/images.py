@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images as folders: an OCI image layout each (the image-layout specification of OCI).
 
-The store has NAME/TAG for each image. A name has no colon, since `oci:` of podman and skopeo ends a
-path at the first one.
+The store has NAME/=TAG for each image, a link to the version that is in use: a hidden folder beside
+it. Who has followed the link once reads one version, whatever is pulled meanwhile.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from muster_containers.errors import ContainerError
@@ -19,6 +19,9 @@ PART = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 """A part of a repository's name, and a tag: the specification of registries."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+_RECORD = "muster.json"
+"""Beside the layout, in the folder of a version: where it came from."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
 """What the kernel calls a machine -> what images call it (GOARCH)."""
@@ -57,6 +60,35 @@ class Image:
             )
 
 
+@dataclass(frozen=True)
+class Record:
+    """Where an image of the store came from."""
+
+    source: str
+    """As skopeo takes it; a path is absolute."""
+    digest: str
+    """Of the source's manifest: what NAME@DIGEST of a registry names."""
+    pulled: str
+    """When, in UTC (RFC 3339)."""
+    by: str
+    """Login name."""
+
+    def write(self, path: str) -> None:
+        """Write it into the folder of a version. Raises OSError."""
+        with open(os.path.join(path, _RECORD), "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file)
+
+
+def record_of(path: str) -> Record:
+    """Return where the image at a path came from, a dash for what is not known."""
+    try:
+        given = _load(os.path.join(path, _RECORD))
+        texts = [str(given[field.name]) for field in fields(Record)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return Record("-", "-", "-", "-")
+    return Record(*("".join(c if c.isprintable() else "?" for c in text) for text in texts))
+
+
 def split(name: str) -> tuple[str, str]:
     """Return name and tag of NAME[:TAG]; without a tag it is `latest`, as for registries.
 
@@ -71,8 +103,13 @@ def split(name: str) -> tuple[str, str]:
     return repository, tag or "latest"
 
 
+def is_path(name: str) -> bool:
+    """Whether a name is the path of a folder, and none in a store."""
+    return name.startswith(("/", "./", "../"))
+
+
 def folder(store: str, name: str) -> str:
-    """Return where an image of the store lies."""
+    """Return where the link to an image of the store is."""
     repository, tag = split(name)
     # A tag begins with an =, so that no image is in the folder of another one (a/b:1 and a:b).
     return os.path.join(store, repository, f"={tag}")
@@ -83,24 +120,26 @@ def find(name: str, store: str | None) -> Image:
 
     Raises ContainerError where it is not there, or is none.
     """
-    if name.startswith(("/", "./", "../")):
-        path = os.path.realpath(name)
-        if ":" in path:
-            raise ContainerError(f"{path} has a colon, which podman can't read: rename the folder")
-        return read(name, path)
+    if is_path(name):
+        return read(name, os.path.realpath(name))
     if store is None:
         raise ContainerError(
             f"this host has no store of images: name the folder of {name} by its path"
         )
     path = folder(store, name)
     if not os.path.isdir(path):
-        known = [image for image in names(store) if image.partition(":")[0] == split(name)[0]]
-        hint = f"there is {', '.join(known)}" if known else "muster-container list shows all"
-        raise ContainerError(
-            f"{store} has no image {':'.join(split(name))} ({hint}): pull it on a login node with "
-            "muster-container pull"
-        )
-    return read(name, path)
+        raise missing(name, store)
+    return read(name, os.path.realpath(path))
+
+
+def missing(name: str, store: str) -> ContainerError:
+    """Return the error of an image that is not in the store."""
+    known = [image for image in names(store) if image.partition(":")[0] == split(name)[0]]
+    hint = f"there is {', '.join(known)}" if known else "muster-container list shows all"
+    return ContainerError(
+        f"{store} has no image {':'.join(split(name))} ({hint}): pull it on a login node with "
+        "muster-container pull"
+    )
 
 
 def names(store: str) -> Iterator[str]:

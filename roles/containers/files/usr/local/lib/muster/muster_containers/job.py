@@ -7,13 +7,16 @@ shows them: a copy that several people read would show all files as nobody's.
 """
 
 import fcntl
+import hashlib
+import json
 import os
 import stat
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 
-from muster_containers import errors
+from muster_containers import errors, images
 from muster_containers.errors import ContainerError
 from muster_containers.images import Image
 from muster_containers.settings import Settings
@@ -59,10 +62,7 @@ def task_of(settings: Settings, environment: Mapping[str, str], process: int, us
         task = Task(base, f"{environment.get('SLURM_STEP_ID', 'job')}-{process}")
         _make_own(task.runtime, user)
     except OSError as error:
-        raise errors.full(os.strerror(error.errno or 0), of_job) or ContainerError(
-            f"no folder for containers of job {job} can be made ({error}): have an administrator "
-            "look at that disk of the node"
-        ) from error
+        raise _no_folder(of_job, error) from error
     return task
 
 
@@ -78,14 +78,14 @@ def _make_own(path: str, user: int) -> None:
             ) from None
 
 
-def storage_conf(graph: str, run: str, images: str | None = None) -> str:
+def storage_conf(graph: str, run: str, unpacked: str | None = None) -> str:
     """Return a storage.conf(5): the kernel's overlay, in folders of the job.
 
-    `images`: a folder of unpacked images that is only read.
+    `unpacked`: a folder of unpacked images that is only read.
     """
     lines = ["[storage]", 'driver = "overlay"', f'graphroot = "{graph}"', f'runroot = "{run}"']
-    if images is not None:
-        lines += ["[storage.options]", f'additionalimagestores = ["{images}"]']
+    if unpacked is not None:
+        lines += ["[storage.options]", f'additionalimagestores = ["{unpacked}"]']
     return "\n".join([*lines, ""])
 
 
@@ -112,21 +112,21 @@ def environment_of(task: Task, conf: str, environment: Mapping[str, str]) -> dic
 def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> str:
     """Unpack an image, unless a task of the job has done so; return the storage.conf to run it.
 
-    Raises ContainerError.
+    It is for one task at a time. Raises ContainerError.
     """
-    images = os.path.join(task.folder, "images")
+    unpacked = os.path.join(task.folder, "images")
     of_images, of_task = (os.path.join(task.runtime, f"{name}.conf") for name in ("images", "task"))
     try:
-        _write(of_images, storage_conf(images, f"{images}-run"))
+        _write(of_images, storage_conf(unpacked, f"{unpacked}-run"))
         graph = os.path.join(task.folder, f"task-{task.name}")
-        _write(of_task, storage_conf(graph, os.path.join(task.runtime, "storage"), images))
-        with open(os.path.join(task.folder, "lock"), "w", encoding="ascii") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            podman = environment_of(task, of_images, environment)
-            if _podman(["image", "exists", image.digest], podman).returncode != 0:
-                done = _podman(["pull", "--quiet", f"oci:{image.path}"], podman)
-                if done.returncode != 0:
-                    raise errors.of_unpacking(done.stderr, image.name, task.folder)
+        _write(of_task, storage_conf(graph, os.path.join(task.runtime, "storage"), unpacked))
+        podman = environment_of(task, of_images, environment)
+        exists = _podman(["image", "exists", image.digest], task.runtime, podman)
+        if exists.returncode != 0:
+            words = ["pull", "--quiet", _linked(task, image.path)]
+            done = _podman(words, task.runtime, podman)
+            if done.returncode != 0:
+                raise errors.of_unpacking(done.stderr, image.name, task.folder)
     except OSError as error:
         raise errors.full(os.strerror(error.errno or 0), task.folder) or ContainerError(
             f"{image.name} could not be unpacked ({error}): have an administrator look at the node"
@@ -134,14 +134,86 @@ def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> str:
     return of_task
 
 
+@contextmanager
+def one_at_a_time(task: Task) -> Iterator[None]:
+    """Let the tasks of the job on this node in one after the other. Raises ContainerError."""
+    try:
+        lock = os.open(os.path.join(task.folder, "lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _no_folder(task.folder, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def image_of(task: Task, name: str, store: str) -> Image:
+    """Return an image: of a name in a store the version that the job has on this node already.
+
+    Raises ContainerError where there is none.
+    """
+    try:
+        with open(_kept(task, name, store), encoding="utf-8") as file:
+            given = json.load(file)
+        return Image(**{**given, "variables": frozenset(given["variables"])})
+    except FileNotFoundError:
+        return images.find(name, store)
+    except OSError as error:
+        raise _no_folder(task.folder, error) from error
+
+
+def keep(task: Task, name: str, store: str, image: Image) -> None:
+    """Have later tasks of the job on this node take this version, which is unpacked.
+
+    A folder that is named by its path is the job's to change. Raises ContainerError.
+    """
+    if images.is_path(name):
+        return
+    try:
+        text = json.dumps({**asdict(image), "variables": sorted(image.variables)})
+        path = _kept(task, name, store)
+        _write(f"{path}.new", text)
+        os.rename(f"{path}.new", path)
+    except OSError as error:
+        raise _no_folder(task.folder, error) from error
+
+
+def _kept(task: Task, name: str, store: str) -> str:
+    place = name if images.is_path(name) else images.folder(store, name)
+    return os.path.join(task.folder, f"{hashlib.sha256(place.encode()).hexdigest()}.json")
+
+
+def _no_folder(folder: str, error: OSError) -> ContainerError:
+    return errors.full(os.strerror(error.errno or 0), folder) or ContainerError(
+        f"{folder} can't be used for containers ({error}): have an administrator look at that disk "
+        "of the node"
+    )
+
+
 def _write(path: str, text: str) -> None:
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 
 
-def _podman(words: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _linked(task: Task, path: str) -> str:
+    """Return the image at a path as podman takes it: by a link in the folder of the task.
+
+    podman 4.3 makes a name of the path, and refuses one with other characters than names have.
+    """
+    link = os.path.join(task.runtime, "image")
+    with suppress(FileNotFoundError):
+        os.unlink(link)
+    os.symlink(path, link)
+    return "oci:image"
+
+
+def _podman(
+    words: list[str], folder: str, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["podman", *words],
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -33,7 +33,12 @@ def parser() -> argparse.ArgumentParser:
         "remove", help="take an image out of the store", allow_abbrev=False
     )
     remove.add_argument("name")
-    listing = commands.add_parser("list", help="show the images in the store", allow_abbrev=False)
+    listing = commands.add_parser(
+        "list",
+        help="show the images in the store: name, architecture, size, where each came from, the "
+        "digest it has there, when it was pulled and by whom",
+        allow_abbrev=False,
+    )
     for one in (pull, remove, listing):
         one.add_argument("--store", help="a folder of your own instead of the shared store")
     start = commands.add_parser(
@@ -70,30 +75,49 @@ def main(words: Sequence[str]) -> int:
         elif options.action == "remove":
             store.remove(options.name, folder)
         else:
-            for name in images.names(folder):
-                image = images.find(name, folder)
-                print(f"{name}\t{image.architecture}\t{store.size_text(image.size)}")
+            return _list(folder)
     except ContainerError as error:
         sys.stderr.write(f"muster-container: {error}\n")
         return FAILED
     return 0
 
 
+def _list(folder: str) -> int:
+    """Print the images in a store and where they came from; return the exit code."""
+    code = 0
+    for name in images.names(folder):
+        try:
+            image = images.find(name, folder)
+        except ContainerError as error:
+            sys.stderr.write(f"muster-container: {name}: {error}\n")
+            code = FAILED
+            continue
+        record = images.record_of(image.path)
+        print(
+            *(name, image.architecture, store.size_text(image.size)),
+            *(record.source, record.digest, record.pulled, record.by),
+            sep="\t",
+        )
+    return code
+
+
 def _become(options: argparse.Namespace, given: settings.Settings, folder: str) -> None:
     """Become podman, which becomes the program. Raises ContainerError."""
-    image = images.find(options.name, folder)
-    image.check()
     environment = dict(os.environ)
     task = job.task_of(given, environment, os.getpid(), os.getuid())
-    words = run.arguments(
-        image,
-        options.command,
-        given,
-        environment,
-        cwd=os.getcwd(),
-        terminal=sys.stdin.isatty() and sys.stdout.isatty(),
-    )
-    conf = job.unpack(task, image, environment)
+    with job.one_at_a_time(task):
+        image = job.image_of(task, options.name, folder)
+        image.check()
+        words = run.arguments(
+            image,
+            options.command,
+            given,
+            environment,
+            cwd=os.getcwd(),
+            terminal=sys.stdin.isatty() and sys.stdout.isatty(),
+        )
+        conf = job.unpack(task, image, environment)
+        job.keep(task, options.name, folder, image)
     sys.stdout.flush()
     try:
         os.execvpe("podman", ["podman", *words], job.environment_of(task, conf, environment))

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bringing images into a store, and taking them out.
 
-An image is written into a hidden folder beside its place and renamed when it is whole: readers on
-other hosts see all of it or nothing, and a pull that is killed leaves no half image.
+An image is written into a hidden folder, and when it is whole a link to it replaces the name's link
+by rename(2): readers on other hosts see all of one version or of the other, and a pull that is
+killed leaves no half image. The version before stays for a day, for jobs that read it and for
+hosts that remember the link.
 """
 
+import hashlib
+import json
 import os
+import pwd
 import shutil
 import stat
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from muster_containers import errors, images
 from muster_containers.errors import ContainerError
@@ -18,9 +25,11 @@ from muster_containers.errors import ContainerError
 ANSWER_S = 60
 """How long a registry may take to name an image: skopeo itself waits for ever."""
 _STALE_S = 86400
-"""A hidden folder in which nothing changed for a day is of a pull that was killed."""
+"""A hidden folder that nothing names and that did not change for a day is of no use any more."""
 _HIDDEN = ".pull-"
-_TRANSPORTS = ("docker://", "oci:", "oci-archive:", "docker-archive:", "dir:")
+_VERSION = ".="
+_OF_FILES = ("oci:", "oci-archive:", "docker-archive:", "dir:")
+_TRANSPORTS = ("docker://", *_OF_FILES)
 
 
 def source_of(text: str) -> str:
@@ -63,35 +72,52 @@ def pull(source: str, name: str, store: str, *, again: bool) -> tuple[images.Ima
     """
     place = images.folder(store, name)
     if os.path.isdir(place) and not again:
-        return images.read(name, place), False
-    _look(source)
+        return images.read(name, os.path.realpath(place)), False
+    if os.path.isdir(place) and not os.path.islink(place):
+        raise ContainerError(
+            f"{place} is a folder, where a link belongs: muster-container remove {name}, and pull "
+            "it then"
+        )
+    digest = _look(source)
     hidden = _hidden(store)
     try:
         new = os.path.join(hidden, "image")
-        done = _skopeo(["copy", "--quiet", source, f"oci:{new}:image"], None)
+        done = _skopeo(["copy", "--quiet", _pinned(source, digest), f"oci:{new}:image"], None)
         if done.returncode != 0:
-            raise errors.full(done.stderr, store) or errors.of_source(
-                done.stderr, source, images.architecture()
+            raise errors.full(_said(done), store) or errors.of_source(
+                _said(done), source, images.architecture()
             )
         image = images.read(name, new)
         image.check()
-        _publish(new, place, hidden)
+        images.Record(_absolute(source), digest or "-", _now(), _login()).write(new)
+        _share(new)
+        version = _publish(new, place, hidden)
     except OSError as error:
         raise _unwritable(store, error) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-    return images.read(name, place), True
+    return images.read(name, version), True
 
 
 def remove(name: str, store: str) -> None:
-    """Take an image out of the store. Raises ContainerError where it is not there or not yours."""
-    place = images.find(name, store).path
+    """Take an image out of the store, a broken one too, with all its versions.
+
+    Nothing is written for it, which a full disk would prevent. Jobs that run have their own copy.
+    Raises ContainerError where it is not there or not yours.
+    """
+    place = images.folder(store, name)
+    if not os.path.lexists(place):
+        raise images.missing(name, store)
+    parent, tag = os.path.split(place)
     try:
-        hidden = _hidden(store)
-        os.rename(place, os.path.join(hidden, "image"))
-        shutil.rmtree(hidden)
+        if os.path.islink(place):
+            os.unlink(place)
+        else:
+            shutil.rmtree(place)
+        for entry in os.listdir(parent):
+            if entry.startswith(f".{tag}="):
+                shutil.rmtree(os.path.join(parent, entry))
         # Folders of names that have no image any more.
-        parent = os.path.dirname(place)
         while parent != store and not os.listdir(parent):
             os.rmdir(parent)
             parent = os.path.dirname(parent)
@@ -99,8 +125,31 @@ def remove(name: str, store: str) -> None:
         raise _unwritable(store, error) from error
 
 
-def _look(source: str) -> None:
-    """Raise ContainerError where the source has no such image, or does not answer."""
+def _absolute(source: str) -> str:
+    """Return a source as it is right in each folder."""
+    for transport in _OF_FILES:
+        if source.startswith(transport):
+            path, colon, reference = source.removeprefix(transport).partition(":")
+            return f"{transport}{os.path.abspath(path)}{colon}{reference}"
+    return source
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _login() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _look(source: str) -> str | None:
+    """Return the digest of the source's manifest, None where it has none by which it can be named.
+
+    Raises ContainerError where the source has no such image, or does not answer.
+    """
     try:
         done = _skopeo(["inspect", "--raw", source], ANSWER_S)
     except subprocess.TimeoutExpired as error:
@@ -109,17 +158,29 @@ def _look(source: str) -> None:
             "this host reaches it (https_proxy), and try again later"
         ) from error
     if done.returncode != 0:
-        raise errors.of_source(done.stderr, source, images.architecture())
+        raise errors.of_source(_said(done), source, images.architecture())
+    try:
+        version = json.loads(done.stdout)["schemaVersion"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    # The digest of the first schema is of a part of the manifest.
+    return f"sha256:{hashlib.sha256(done.stdout).hexdigest()}" if version != 1 else None
 
 
-def _skopeo(words: list[str], seconds: float | None) -> subprocess.CompletedProcess[str]:
+def _pinned(source: str, digest: str | None) -> str:
+    """Return a registry's image by its digest: its tag may be moved before it is copied."""
+    if digest is None or not source.startswith("docker://"):
+        return source
+    repository, slash, last = source.partition("@")[0].rpartition("/")
+    return f"{repository}{slash}{last.partition(':')[0]}@{digest}"
+
+
+def _skopeo(words: list[str], seconds: float | None) -> "subprocess.CompletedProcess[bytes]":
     try:
         return subprocess.run(
             ["skopeo", *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=seconds,
             check=False,
         )
@@ -129,28 +190,57 @@ def _skopeo(words: list[str], seconds: float | None) -> subprocess.CompletedProc
         ) from error
 
 
+def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
+    return done.stderr.decode("utf-8", "replace")
+
+
 def _hidden(store: str) -> str:
-    """Make a hidden folder in the store, and remove those of pulls that were killed."""
+    """Make a hidden folder in the store, and remove what is of no use any more."""
+    _tidy(store)
     try:
-        for entry in os.scandir(store):
-            is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE_S
-            if entry.name.startswith(_HIDDEN) and is_old:
-                shutil.rmtree(entry.path, ignore_errors=True)
         hidden = tempfile.mkdtemp(prefix=_HIDDEN, dir=store)
-        # The group's, as all in the store. chmod(2) takes the bit away by which what is below has
-        # the store's group, unless the mode has it.
-        os.chmod(hidden, stat.S_IMODE(os.stat(hidden).st_mode) | 0o775)  # noqa: S103
+        _share(hidden)
     except OSError as error:
         raise _unwritable(store, error) from error
     return hidden
 
 
-def _publish(new: str, place: str, hidden: str) -> None:
-    """Put a whole image into its place, instead of one that is there."""
-    os.makedirs(os.path.dirname(place), mode=0o775, exist_ok=True)
-    if os.path.isdir(place):
-        os.rename(place, os.path.join(hidden, "old"))
-    os.rename(new, place)
+def _tidy(store: str) -> None:
+    """Remove what pulls left that were killed, and versions that were replaced a day ago."""
+    for path, folders, _ in os.walk(store):
+        named = {os.path.realpath(os.path.join(path, n)) for n in folders if n.startswith("=")}
+        hidden = [n for n in folders if n.startswith((_HIDDEN, _VERSION))]
+        folders[:] = [n for n in folders if not n.startswith((".", "="))]
+        for entry in (os.path.join(os.path.realpath(path), n) for n in hidden):
+            with suppress(FileNotFoundError):  # Somebody else pulls, and has removed it.
+                is_old = time.time() - os.lstat(entry).st_mtime > _STALE_S
+                if is_old and entry not in named:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def _share(folder: str) -> None:
+    """Open folders to the group, as all in the store: its members replace each other's images."""
+    for path, _, _ in os.walk(folder):
+        # chmod(2) takes the bit away by which what is below has the store's group, unless the mode
+        # has it.
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o775)  # noqa: S103
+
+
+def _publish(new: str, place: str, hidden: str) -> str:
+    """Let the name lead to a whole image from now on; return where that is."""
+    parent, tag = os.path.split(place)
+    os.makedirs(parent, mode=0o775, exist_ok=True)
+    # No tag has an =, so no version is one of another tag.
+    version = os.path.join(parent, f".{tag}={os.path.basename(hidden).removeprefix(_HIDDEN)}")
+    os.rename(new, version)
+    link = os.path.join(hidden, "link")
+    os.symlink(os.path.basename(version), link)
+    before = os.path.realpath(place)
+    os.rename(link, place)
+    if before != place:
+        with suppress(OSError):  # It is removed a day after this, else after its own pull.
+            os.utime(before)
+    return version
 
 
 def _unwritable(store: str, error: OSError) -> ContainerError:
