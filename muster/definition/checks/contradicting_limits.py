@@ -187,11 +187,15 @@ def _shortest(d: Definition, qos: Iterable[str], walls: Iterable[str | None], ke
             ):
                 continue
             most = _seconds(partition.max_time) or 0
-            for wall in [own] if own else walls:
-                default = partition.default_time or partition.max_time
-                seconds = _seconds(wall if wall and wall.upper() not in times.ENDLESS else default)
-                least = min(least, most, seconds or 0)
+            default = _seconds(partition.default_time or partition.max_time) or 0
+            for wall in walls if _is_endless(own) else [own]:
+                seconds = default if _is_endless(wall) else _seconds(wall) or 0
+                least = min(least, most, seconds)
     return least
+
+
+def _is_endless(wall: str | None) -> bool:
+    return wall is None or wall.upper() in times.ENDLESS
 
 
 @check("no-job-in-run-mins")
