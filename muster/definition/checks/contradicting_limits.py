@@ -8,6 +8,7 @@ from muster.definition.checks.limits import NORMAL, allowed, associations, usabl
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
+from muster.definition.queue_places import queue_places, submit_bounds
 from muster.definition.schema import times
 from muster.definition.schema.limits import Association, Qos, Tres, TresMinutes
 from muster.definition.yaml_file import KeyPath
@@ -234,3 +235,47 @@ def _too_few_minutes(
                 "so none can start",
                 f"raise it to {needs} or more, or lower `default_time` or `max_wall`",
             )
+
+
+@check("queue-of-one")
+def queue_of_one(d: Definition) -> Iterator[Finding]:
+    """A person who may submit as many jobs as the queue has places: all others would be refused."""
+    if not d.hosts.groups.get("database"):
+        return  # accounts are refused there, and nobody has a bound
+    given = next((name for name in d.cluster.slurm if name.lower() == "maxjobcount"), None)
+    places = queue_places(d)
+    if given is not None:
+        text = str(d.cluster.slurm[given])
+        if not text.isdecimal():
+            return  # has an error already, or a suffix
+        places = int(text)
+    total: dict[str, int] = {}
+    for _, user, bound in submit_bounds(d):
+        total[user] = total.get(user, 0) + (bound or 0)
+    name, most = max(total.items(), key=lambda item: item[1], default=("", 0))
+    if most >= places:
+        paths = _paths_of_bounds(d, name)
+        yield Finding(
+            ("slurm", given) if given else paths[0],
+            f"{name} may have {most} jobs, and the queue has {places} places (MaxJobCount), so all "
+            f"others are refused when it is full; {'.'.join(map(str, paths[0]))} bounds them",
+            "lower that" if given is None else "lower that, or raise MaxJobCount",
+            other=paths[0] if given else (),
+        )
+
+
+def _paths_of_bounds(d: Definition, user: str) -> list[KeyPath]:
+    """Where the bounds of a person's jobs are written, the largest first."""
+    found: dict[KeyPath, int] = {}
+    for account, who, bound in submit_bounds(d):
+        if who != user or bound is None:
+            continue
+        own = d.cluster.accounts[account].associations.get(user)
+        path: KeyPath = ("scheduling",)
+        if own and own.max_submit_jobs is not None:
+            path = ("accounts", account, "associations", user)
+        else:
+            above = _accounts_above(d, account)
+            path = next((p for p, one in above if one.max_submit_jobs is not None), path)
+        found[*path, "max_submit_jobs"] = bound
+    return sorted(found, key=found.__getitem__, reverse=True)

@@ -81,7 +81,10 @@ def test_accounts_and_their_users_have_limits() -> None:
     top, below = people.accounts(definition())
     assert top["qos"] == ["normal", "low"]
     assert top["coordinators"] == ["ada"]
-    assert top["limits"] == {"GrpTRESRunMins": {"gres/gpu": 5760, "cpu": 999}, "MaxSubmitJobs": 2000}
+    assert top["limits"] == {
+        "GrpTRESRunMins": {"gres/gpu": 5760, "cpu": 999},
+        "MaxSubmitJobs": 2000,
+    }
     assert top["associations"] == [
         {
             "user": "bob",
