@@ -226,4 +226,7 @@ def _problem(read: Sources, name: str, finding: Finding) -> Problem:
         line = document.line(("cluster", *path))
     # Items of a list have no name: the line shows which item it is.
     shown = ".".join(str(key) for key in path if not isinstance(key, int))
-    return Problem(document.file, line, shown, finding.message, finding.remedy, name)
+    message = finding.message
+    if finding.other and (there := read.cluster.line(("cluster", *finding.other))):
+        message += f" ({read.cluster.file}:{there})"
+    return Problem(document.file, line, shown, message, finding.remedy, name)

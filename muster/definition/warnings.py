@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
+from muster.definition.queue_places import queue_places, submit_bounds
 from muster.definition.schema.ceph import Ceph
 from muster.definition.schema.cloud import Cloud
 from muster.definition.schema.cluster import Cluster
@@ -27,6 +28,7 @@ def warnings(definition: Definition) -> Iterator[str]:
             "recommended one, or take the line out"
         )
     yield from _people(definition)
+    yield from _unbounded_jobs(definition)
     yield from _memory(cluster)
     yield from _other_pythons(cluster)
     if cluster.storage.ceph is not None:
@@ -85,6 +87,27 @@ def _people(definition: Definition) -> Iterator[str]:
                 f"accounts: no account lists {', '.join(without[:3])}{more}, whose jobs SLURM "
                 "refuses; add them to `users` of an account"
             )
+
+
+def _unbounded_jobs(definition: Definition) -> Iterator[str]:
+    """People who can fill the queue, since nothing bounds their jobs.
+
+    No error: `max_submit_jobs: null` says so.
+    """
+    cluster = definition.cluster
+    # Where each QoS has a bound, it holds in place of those of accounts.
+    bounds = [qos.max_submit_jobs_per_user for qos in cluster.qos.values()]
+    is_bounded = "normal" in cluster.qos and None not in bounds
+    if is_bounded or not definition.hosts.groups.get("database"):
+        return
+    free = sorted({user for _, user, bound in submit_bounds(definition) if bound is None})
+    if free:
+        more = f" and {len(free) - 3} more" if len(free) > 3 else ""
+        yield (
+            f"scheduling.max_submit_jobs: nothing bounds the jobs of {', '.join(free[:3])}{more}, "
+            f"who can fill the queue's {queue_places(definition):,} places, and then all others "
+            "are refused; give a number, or `max_submit_jobs` of an account"
+        )
 
 
 # Below it hardly a program starts; above it no machine is built.

@@ -93,28 +93,28 @@ def lab(daemons: TenPeople) -> Iterator[TenPeople]:
 REFUSED = {
     "longer than its QoS": (
         ["bob", "--qos=interactive", "--gpus=1", "--time=05:00:00"],
-        "QoS interactive allows a job at most 04:00:00, and this one asks for 05:00:00: ask for "
-        "--time=04:00:00, or for another QoS or account that allows it\n"
+        "QoS interactive allows a job at most 04:00:00 (MaxWall), and this one asks for 05:00:00: "
+        "ask for --time=04:00:00, or for another QoS or account that allows it\n"
         "sbatch: error: QOSMaxWallDurationPerJobLimit",
         ["bob", "--qos=interactive", "--gpus=1", "--time=04:00:00"],
     ),
     "more GPUs than a user may have": (
         ["bob", "--qos=interactive", "--gpus=2"],
-        "QoS interactive allows the jobs of a user together at most 1 GPUs, and this job asks for "
-        "2: ask for less, or for another QoS or account that allows it\n"
+        "QoS interactive allows the jobs of a user together at most 1 GPUs (MaxTRESPerUser), and "
+        "this job asks for 2: ask for less, or for another QoS or account that allows it\n"
         "sbatch: error: QOSMaxGRESPerUser",
         ["bob", "--qos=normal", "--gpus=2"],
     ),
     "no GPU on nodes with GPUs": (
         ["bob"],
-        "QoS gpu-nodes takes only jobs with 1 or more GPUs, and this one asks for none: add "
-        "--gpus=1, or use another partition or QoS\nsbatch: error: QOSMinGRES",
+        "QoS gpu-nodes takes only jobs with 1 or more GPUs (MinTRESPerJob), and this one asks for "
+        "none: add --gpus=1, or use another partition or QoS\nsbatch: error: QOSMinGRES",
         ["bob", "--gpus=1"],
     ),
     "more than the account may have": (
         ["finn", "--qos=scavenger", "--gpus=7"],
-        "account students allows all of its jobs together at most 6 GPUs, and this job asks for 7: "
-        "ask for less, or for another QoS or account that allows it\n"
+        "account students allows all of its jobs together at most 6 GPUs (GrpTRES), and this job "
+        "asks for 7: ask for less, or for another QoS or account that allows it\n"
         "sbatch: error: AssocGrpGRES",
         ["ada", "--qos=scavenger", "--gpus=7"],
     ),

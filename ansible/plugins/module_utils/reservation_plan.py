@@ -6,7 +6,7 @@ prints and reads them.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypedDict
 
@@ -46,11 +46,13 @@ class Reservation:
     accounts: frozenset[str]
     users: frozenset[str]
     maintenance: bool
+    there: str = field(default="", compare=False)
+    """The line of scontrol about one that is there."""
 
     @property
-    def place(self) -> tuple[str, int | None, str, bool]:
+    def place(self) -> tuple[str, bool, str, bool]:
         """What scontrol can't change without taking nodes away and choosing others."""
-        return (self.partition, self.node_count, self.repeat, self.maintenance)
+        return (self.partition, self.node_count is None, self.repeat, self.maintenance)
 
 
 def parse(text: str) -> list[Reservation]:
@@ -58,9 +60,13 @@ def parse(text: str) -> list[Reservation]:
     return [_parsed(line) for line in text.splitlines() if line.startswith("ReservationName=")]
 
 
+def _values(line: str) -> dict[str, str]:
+    # They hold no blanks, except a comment, which is the last one.
+    return dict(re.findall(r"(\w+)=(\S*)", line))
+
+
 def _parsed(line: str) -> Reservation:
-    # Values hold no blanks, except a comment, which is the last one.
-    values = dict(re.findall(r"(\w+)=(\S*)", line))
+    values = _values(line)
     flags = values["Flags"].split(",")
     is_whole = bool({"PART_NODES", "ALL_NODES"} & set(flags))
     return Reservation(
@@ -73,6 +79,7 @@ def _parsed(line: str) -> Reservation:
         accounts=_names(values["Accounts"]),
         users=_names(values["Users"]),
         maintenance="MAINT" in flags,
+        there=line,
     )
 
 
@@ -127,6 +134,9 @@ def commands(there: Reservation | None, wish: Reservation, now: datetime) -> lis
         changes.append(f"StartTime={wish.start.strftime(SECONDS)}")
     if moves or there.end != wish.end:
         changes.append(f"EndTime={wish.end.strftime(SECONDS)}")
+    if there.node_count != wish.node_count:
+        # SLURM keeps the nodes that it has, and adds others or gives some back (_resize_resv).
+        changes.append(f"NodeCnt={wish.node_count}")
     if there.users != wish.users:
         changes.append(f"Users={','.join(sorted(wish.users))}")
     if there.accounts != wish.accounts:
@@ -172,6 +182,36 @@ def created(wish: Reservation, now: datetime) -> list[str]:
     if wish.accounts:
         words.append(f"Accounts={','.join(sorted(wish.accounts))}")
     return [*words, f"Flags={','.join(flags)}"]
+
+
+# SLURM sets these by itself, and scontrol reads none of them.
+_SHOWN_ONLY = {"SPEC_NODES", "ALL_NODES", "PART_NODES", "FORCE_START"}
+_OPTIONAL = ("Users", "Groups", "Accounts", "Licenses", "Features", "BurstBuffer", "MaxStartDelay")
+
+
+def restored(there: Reservation, now: datetime) -> list[str]:
+    """Return the words of the scontrol command that makes again what was deleted.
+
+    It has what scontrol showed, so also what somebody has set by hand.
+    """
+    values = _values(there.there)
+    flags = values["Flags"].split(",")
+    kept = [flag for flag in flags if flag and flag not in {*_SHOWN_ONLY, "IGNORE_JOBS"}]
+    begin = "now" if there.start <= now else there.start.strftime(SECONDS)
+    words = [
+        *("create", "reservation", f"ReservationName={there.name}"),
+        *(f"StartTime={begin}", f"EndTime={there.end.strftime(SECONDS)}"),
+    ]
+    if there.partition:
+        words.append(f"PartitionName={there.partition}")
+    if there.node_count is None:
+        words.append("Nodes=ALL")
+    elif "SPEC_NODES" in flags:
+        words.append(f"Nodes={values['Nodes']}")
+    else:
+        words.append(f"NodeCnt={there.node_count}")
+    words += [f"{key}={word}" for key in _OPTIONAL if (word := _word(values.get(key, "(null)")))]
+    return [*words, f"Flags={','.join([*kept, 'IGNORE_JOBS'])}"]
 
 
 def _next(wish: Reservation, now: datetime) -> Reservation:

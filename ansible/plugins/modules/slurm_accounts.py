@@ -9,6 +9,7 @@ functions of text and data, so their tests need no slurmdbd.
 
 import shlex
 import time
+from contextlib import nullcontext
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
@@ -33,6 +34,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
     limits_changed,
     shown,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.one_run import one_run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.sacctmgr import (
     Sacctmgr,
@@ -58,6 +60,7 @@ description:
     in MiB) and so are flags (C(Flags={DenyOnLimit: true})), names are lists, a job's longest time
     is in minutes. A limit that is not given and was set by hand is kept, and named in a warning,
     unless O(prune) is true.
+  - One run at a time on a host changes accounts and limits; another one waits for it.
   - A QoS that pending or running jobs use is not taken from them; the module refuses, with their
     numbers.
 options:
@@ -328,19 +331,32 @@ def main() -> None:
         supports_check_mode=True,
     )
     options: Params = module.params
-    prune = options["prune"] and options["slurmctld_runs"]
+    # What is only shown needs no lock.
+    lock = nullcontext() if module.check_mode else one_run("accounts", "accounts and limits")
     try:
-        cluster = checked_name("cluster", options["cluster"])
-        wish = wanted(options["accounts"], options["users"], options["qos"])
-        slurmdbd = Sacctmgr(cluster, options["host"], options["port"], options["timeout_seconds"])
-        current = read(module, slurmdbd)
-        current, wish, deferred = with_known_tres(module, slurmdbd, current, wish)
-        goal, busy = decide(slurmdbd, current, wish, prune)
-        commands = plan(cluster, current, goal)
-        if commands and not module.check_mode:
-            commands = apply(slurmdbd, current, wish, prune, busy)
+        with lock:
+            change(module, options)
     except RefusedError as error:
         module.fail_json(msg=str(error))
+
+
+def change(module: AnsibleModule, options: Params) -> None:
+    """Bring slurmdbd to what is wanted, and end the module.
+
+    Raises:
+        RefusedError: it can't be done.
+
+    """
+    prune = options["prune"] and options["slurmctld_runs"]
+    cluster = checked_name("cluster", options["cluster"])
+    wish = wanted(options["accounts"], options["users"], options["qos"])
+    slurmdbd = Sacctmgr(cluster, options["host"], options["port"], options["timeout_seconds"])
+    current = read(module, slurmdbd)
+    current, wish, deferred = with_known_tres(module, slurmdbd, current, wish)
+    goal, busy = decide(slurmdbd, current, wish, prune)
+    commands = plan(cluster, current, goal)
+    if commands and not module.check_mode:
+        commands = apply(slurmdbd, current, wish, prune, busy)
     kept = described(*unlisted(goal, wish), unlisted_qos(goal, wish)) + by_hand(goal, wish)
     if kept and prune:
         module.warn(

@@ -8,16 +8,19 @@ Comparing is in module_utils (reservation_plan): functions of text and data.
 import os
 import shlex
 import subprocess
+from contextlib import nullcontext
 from datetime import datetime
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.one_run import one_run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan import (
     Reservation,
     ReservationOptions,
     commands,
     parse,
+    restored,
     shown,
     wanted,
 )
@@ -31,8 +34,10 @@ description:
   - A reservation that repeats is compared by its present or next time. One that is over for good is
     not made again. Others than those listed are kept, and named in a warning.
   - Jobs that may run in a reservation do so without C(--reservation) (SLURM's flag MAGNETIC).
-  - Other nodes, another repetition, and another begin of one that has begun, need a new
-    reservation; SLURM refuses that while jobs run in it, and the module says so.
+  - Nodes of another partition, another repetition, and another begin of one that has begun, need a
+    new reservation; SLURM refuses that while jobs run in it, and the module says so. If SLURM does
+    not make the new one, the old one is made again. Another number of nodes does not need it.
+  - One run at a time changes reservations; another one waits for it.
 options:
   reservations:
     description: The reservations, in any order.
@@ -174,6 +179,32 @@ def run(name: str, words: "list[str]", there: Reservation | None) -> None:
         raise RefusedError(f"SLURM refuses the reservation {name}: {error}; {remedy}") from error
 
 
+def replace(name: str, plan: "list[list[str]]", there: Reservation | None, now: datetime) -> None:
+    """Run the commands of a reservation; one that was deleted is made again if the last one fails.
+
+    Raises:
+        RefusedError: SLURM refuses a command.
+
+    """
+    deleted = False
+    for words in plan:
+        try:
+            run(name, words, there)
+        except RefusedError as error:
+            if not deleted or there is None:
+                raise
+            again = restored(there, now)
+            try:
+                scontrol(*again)
+            except RefusedError as second:
+                raise RefusedError(
+                    f"{error}; the old one is deleted, and SLURM does not make it again: {second}; "
+                    f"scontrol {shlex.join(again)} makes it"
+                ) from error
+            raise RefusedError(f"{error}; the old one is there again") from error
+        deleted = words[0] == "delete"
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -201,21 +232,34 @@ def main() -> None:
         supports_check_mode=True,
     )
     options: Params = module.params
+    # What is only shown needs no lock.
+    lock = nullcontext() if module.check_mode else one_run("reservations", "the reservations")
+    try:
+        with lock:
+            change(module, options)
+    except RefusedError as error:
+        module.fail_json(msg=str(error))
+
+
+def change(module: AnsibleModule, options: Params) -> None:
+    """Bring the reservations to what is wanted, and end the module.
+
+    Raises:
+        RefusedError: SLURM does not do it.
+
+    """
     now = datetime.now()  # noqa: DTZ005 - scontrol's times have no zone
     wishes = [wish for one in options["reservations"] if (wish := wanted(one, now)) is not None]
     done: list[list[str]] = []
-    try:
-        current = {reservation.name: reservation for reservation in read(module)}
-        for wish in wishes:
-            there = current.get(wish.name)
-            for words in commands(there, wish, now):
-                if not module.check_mode:
-                    run(wish.name, words, there)
-                done.append(words)
-        for wish in [] if module.check_mode or not done else wishes:
-            _came_true(wish)
-    except RefusedError as error:
-        module.fail_json(msg=str(error))
+    current = {reservation.name: reservation for reservation in read(module)}
+    for wish in wishes:
+        there = current.get(wish.name)
+        plan = commands(there, wish, now)
+        if not module.check_mode:
+            replace(wish.name, plan, there, now)
+        done += plan
+    for wish in [] if module.check_mode or not done else wishes:
+        _came_true(wish)
     listed = {one["name"] for one in options["reservations"]}
     unlisted = sorted(current.keys() - listed)
     if unlisted:

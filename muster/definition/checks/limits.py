@@ -8,6 +8,7 @@ from muster.definition.checks.slurm import parameter_name, parameter_words
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
 from muster.definition.schema.limits import Association
+from muster.definition.schema.node_sets import Partition
 from muster.definition.yaml_file import KeyPath
 
 NORMAL = "normal"
@@ -202,9 +203,22 @@ def qos_list_empty(d: Definition) -> Iterator[Finding]:
             )
 
 
+def usable(d: Definition, qos: str) -> list[Partition]:
+    """The partitions that take jobs of a QoS, or have it as theirs."""
+    return [
+        partition
+        for partition in d.cluster.partitions.values()
+        if partition.qos == qos
+        or (
+            (not partition.allow_qos or qos in partition.allow_qos)
+            and qos not in partition.deny_qos
+        )
+    ]
+
+
 @check("qos-of-nobody")
 def qos_of_nobody(d: Definition) -> Iterator[Finding]:
-    """A QoS that no account allows and no partition has: no job can ever use it."""
+    """A QoS that no account allows, or no partition takes: no job can ever use it."""
     used = {partition.qos for partition in d.cluster.partitions.values()}
     for _, account, association in associations(d):
         used |= set(allowed(d, account, association.qos))
@@ -214,6 +228,12 @@ def qos_of_nobody(d: Definition) -> Iterator[Finding]:
                 ("qos", name),
                 f'nobody may use "{name}": no account has it in `qos`',
                 f"add {name} to `qos` of an account, or make it the `qos` of a partition",
+            )
+        elif not usable(d, name):
+            yield Finding(
+                ("qos", name),
+                f'nobody may use "{name}": no partition takes it, by `allow_qos` or `deny_qos`',
+                f"add {name} to `allow_qos` of a partition, or take it out of `deny_qos`",
             )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from math import isfinite
 
-from muster.definition.checks.limits import associations
+from muster.definition.checks.limits import associations, usable
 from muster.definition.checks.registry import Finding, check, suggestion
 from muster.definition.definition import Definition
 from muster.definition.schema import times
@@ -182,16 +182,8 @@ def _longest(d: Definition, qos: object) -> tuple[float, str] | None:
 
     `qos`: of jobs of this QoS; None: of all jobs.
     """
-    partitions = [
-        partition
-        for partition in d.cluster.partitions.values()
-        if qos is None
-        or partition.qos == qos
-        or (
-            (not partition.allow_qos or qos in partition.allow_qos)
-            and qos not in partition.deny_qos
-        )
-    ]
+    everywhere = list(d.cluster.partitions.values())
+    partitions = usable(d, qos) if isinstance(qos, str) else everywhere
     spelt = [(_seconds(partition.max_time), partition.max_time) for partition in partitions]
     known = [(seconds, text) for seconds, text in spelt if seconds is not None]
     if not known or len(known) < len(spelt) or not isfinite(max(known)[0]):

@@ -23,6 +23,8 @@ class Finding:
     """Set where it does not follow from the path."""
     because: KeyPath = ()
     """Keys of the other part of the definition that the finding follows from."""
+    other: KeyPath = ()
+    """Keys below `cluster` that the message ends with: file and line are added to it."""
 
 
 DefinitionCheck = Callable[[Definition], Iterator[Finding]]

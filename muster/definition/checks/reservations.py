@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
+from muster.definition.problems import counted
 from muster.definition.schema import patterns, times
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.definition.schema.reservations import START
@@ -130,7 +132,7 @@ def reservation_too_long(d: Definition) -> Iterator[Finding]:
 
 @check("reservation-node-count")
 def reservation_node_count(d: Definition) -> Iterator[Finding]:
-    """More nodes than the partition has, or a number of nodes of no partition."""
+    """More nodes than the partition has or as many, or a number of nodes of no partition."""
     for name, reservation in d.cluster.reservations.items():
         if reservation.node_count is None:
             continue
@@ -138,12 +140,19 @@ def reservation_node_count(d: Definition) -> Iterator[Finding]:
         if reservation.partition is None:
             yield Finding(path, "nodes of which partition?", "add `partition`")
         elif partition := d.cluster.partitions.get(reservation.partition):
-            there = sum(_count(d, node_set) for node_set in partition.nodes)
+            there = sum(_count(d, node_set) for node_set in dict.fromkeys(partition.nodes))
             if reservation.node_count > there:
                 yield Finding(
                     path,
-                    f"{reservation.partition} has {there} nodes",
+                    f"{reservation.partition} has {counted(there, 'node')}",
                     f"give at most {there}, or leave it out for all of them",
+                )
+            elif reservation.node_count == there:
+                yield Finding(
+                    path,
+                    f"all of {reservation.partition}: by their number SLURM reserves nodes only if "
+                    "no job runs there that long",
+                    "leave it out, for all nodes whatever runs there",
                 )
 
 
@@ -153,3 +162,91 @@ def _count(d: Definition, name: str) -> int:
     if isinstance(node_set, VirtualMachines):
         return node_set.max_nodes
     return len(d.hosts.groups.get(name, ())) if node_set else 0
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A reservation as days, seconds and sets of nodes."""
+
+    name: str
+    start: datetime
+    lasts: timedelta
+    repeat: str | None
+    sets: frozenset[str]
+    nodes: int
+
+    def begins_on(self, day: date) -> datetime | None:
+        """The begin on a day, if it has one then."""
+        begin = datetime.combine(day, self.start.time())
+        weekend = day.weekday() >= 5
+        of_this_day = {
+            None: begin == self.start,
+            "daily": True,
+            "weekday": not weekend,
+            "weekend": weekend,
+            "weekly": day.weekday() == self.start.weekday(),
+        }
+        return begin if begin >= self.start and of_this_day[self.repeat] else None
+
+    def is_on(self, time: datetime) -> bool:
+        """Whether it lasts at some time."""
+        if self.repeat is None:
+            return self.start <= time < self.start + self.lasts
+        days = range(self.lasts.days + 2)
+        begins = (self.begins_on(time.date() - timedelta(back)) for back in days)
+        return any(begin is not None and begin <= time < begin + self.lasts for begin in begins)
+
+    def begins_within_a_week(self, first: datetime) -> Iterator[datetime]:
+        """The begins in the week after some time; later ones meet what these meet."""
+        for later in range(8):
+            begin = self.begins_on(first.date() + timedelta(later))
+            if begin is not None and begin >= first:
+                yield begin
+
+
+def _kept(d: Definition) -> Iterator[_Kept]:
+    """What keeps nodes from others; maintenance may overlap it."""
+    for name, reservation in d.cluster.reservations.items():
+        partition = d.cluster.partitions.get(reservation.partition or "")
+        is_known = partition is not None or reservation.partition is None
+        if reservation.maintenance or not is_known or not _is_start(reservation.start):
+            continue
+        try:
+            lasts = timedelta(seconds=times.seconds(reservation.duration))
+            start = datetime.strptime(reservation.start, START)  # noqa: DTZ007
+            _ = start + lasts + timedelta(8)
+        except (times.TimeError, OverflowError):
+            continue  # has an error already
+        sets = frozenset(partition.nodes if partition else d.cluster.nodes)
+        count = reservation.node_count or sum(_count(d, node_set) for node_set in sets)
+        yield _Kept(name, start, lasts, reservation.repeat, sets, count)
+
+
+@check("reservations-overlap")
+def reservations_overlap(d: Definition) -> Iterator[Finding]:
+    """Reservations that want more nodes at some time than there are: SLURM refuses the last one."""
+    kept = list(_kept(d))
+    said: set[str] = set()
+    moments = {
+        (begin, one.name)
+        for one in kept
+        for other in kept
+        for begin in one.begins_within_a_week(max(one.start, other.start))
+    }
+    for moment, _ in sorted(moments):
+        on = [one for one in kept if one.is_on(moment)]
+        for place in {first.sets | second.sets for first in on for second in on}:
+            there = sum(_count(d, node_set) for node_set in place)
+            inside = [one for one in on if one.sets <= place]
+            wanted = sum(one.nodes for one in inside)
+            last = inside[-1]
+            if wanted > there and len(inside) > 1 and last.name not in said:
+                said.add(last.name)
+                others = " and ".join(one.name for one in inside[:-1])
+                yield Finding(
+                    ("reservations", last.name),
+                    f"at {moment.strftime(START)} it overlaps {others}: together they want "
+                    f"{counted(wanted, 'node')}, and there are {there}",
+                    "choose another time, other nodes or fewer; only `maintenance` may overlap",
+                    other=("reservations", inside[0].name),
+                )

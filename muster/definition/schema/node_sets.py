@@ -384,7 +384,7 @@ class Scheduling(Model):
             ge=1,
             le=MOST_32_BITS,
             description="Jobs that one user may have in an account, waiting ones too; each task of "
-            "an array is one. The bound leaves places in SLURM's queue (`MaxJobCount`, 20,000) to "
-            "others, so that nobody is refused for what one user submitted. Null: none.",
+            "an array is one. The bound leaves places in SLURM's queue (`MaxJobCount`, 20,000 or "
+            "more) to others, so that nobody is refused for what one user submitted. Null: none.",
         ),
     ] = 2000

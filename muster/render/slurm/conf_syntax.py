@@ -1,7 +1,7 @@
 """The syntax of slurm.conf, gres.conf, cgroup.conf and slurmdbd.conf: lines of `Key=value`."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from muster.definition.schema.base import Scalar
 
@@ -51,19 +51,31 @@ def parse(content: str) -> list[Line]:
 
 
 def merge(
-    own: Mapping[str, Scalar], overrides: Mapping[str, Scalar], entries: Mapping[str, str]
+    own: Mapping[str, Scalar],
+    overrides: Mapping[str, Scalar],
+    entries: Mapping[str, str],
+    merged_lists: Collection[str] = (),
 ) -> dict[str, Scalar]:
     """Return `own` with `overrides` in place of equal keys, then the other overrides by name.
 
     Keys are equal in any case, as SLURM reads them. `entries` names, for parameters that are
-    comma-separated lists, those entries of `own` that are kept whatever the override says.
+    comma-separated lists, those entries of `own` that are kept whatever the override says. Of the
+    lists named in `merged_lists` all other entries are kept too, except those that the override
+    sets itself (`bf_window=60`) or takes out (`-bf_continue`).
     """
     given = {key.lower(): (key, value) for key, value in overrides.items()}
     merged: dict[str, Scalar] = {}
     for key, value in own.items():
         _, override = given.pop(key.lower(), (key, value))
         named = entries.get(key, "").split(",")
-        kept = [entry for entry in str(value).split(",") if entry in named]
+        kept = str(value).split(",")
+        if key not in merged_lists:
+            kept = [entry for entry in kept if entry in named]
+        elif override is not value:
+            given_here = [entry.strip() for entry in str(override).split(",") if entry.strip()]
+            out = {_setting(entry[1:]) for entry in given_here if entry.startswith("-")}
+            kept = [entry for entry in kept if entry in named or _setting(entry) not in out]
+            override = ",".join(entry for entry in given_here if not entry.startswith("-"))
         merged[key] = _with_entries(override, kept)
     for _, (key, value) in sorted(given.items()):
         merged[key] = value
@@ -73,7 +85,7 @@ def merge(
 def _with_entries(value: Scalar, entries: Iterable[str]) -> Scalar:
     given = {_setting(entry) for entry in str(value).split(",")}
     missing = [entry for entry in entries if _setting(entry) not in given]
-    return ",".join([*missing, str(value)]) if missing else value
+    return ",".join([*missing, *([str(value)] if value != "" else [])]) if missing else value
 
 
 def _setting(entry: str) -> str:

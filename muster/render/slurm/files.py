@@ -12,6 +12,7 @@ from muster.render.slurm.restart import RestartDigests, restart_digests
 from muster.render.slurm.slurm_conf import (
     KEPT_ENTRIES,
     LOG_DIR,
+    MERGED_LISTS,
     MUNGE_SOCKET,
     has_accounting,
     parameters,
@@ -55,7 +56,7 @@ def render(definition: Definition) -> SlurmFiles:
     name.
     """
     version = definition.cluster.slurm_version
-    conf = merge(parameters(definition), definition.cluster.slurm, KEPT_ENTRIES)
+    conf = merge(parameters(definition), definition.cluster.slurm, KEPT_ENTRIES, MERGED_LISTS)
     cgroup = merge(_cgroup(version), definition.cluster.cgroup, {})
     nodes = node_lines(definition)
     restart = restart_digests(definition, conf, cgroup)

@@ -2,7 +2,7 @@
 -- refuses, or lets the job wait; it sends what is said here along with either (job_submit_user_msg
 -- in proc_req.c of slurmctld, 22.05 and 24.11). So nothing that SLURM takes is refused here, also
 -- where somebody has changed a limit with sacctmgr.
--- QOS and ACCOUNTS come from the definition, in sacctmgr's names; times are in minutes, memory in MiB.
+-- QOS, ACCOUNTS and PARTITIONS come from the definition, in sacctmgr's names; times are in minutes, memory in MiB.
 -- What others use is not known: slurm.jobs can have records that slurmctld has freed in the same
 -- second (_update_jobs_global of job_submit_lua.c), and nothing else is handed to Lua.
 
@@ -160,10 +160,23 @@ local function words(tres)
     return WORDS[tres] or (kind and "GPUs of type " .. kind) or tres
 end
 
-local function beyond(value, who, whom, number, what)
+-- What the job's owner can do. SLURM refuses such a job only where one of its QoS has DenyOnLimit
+-- (strict_checking in acct_policy.c), also for what is beyond a limit of a user or an account.
+local function remedy(less, qos)
+    local text = "ask for " .. less .. ", or for another QoS or account that allows it"
+    for _, level in ipairs(qos) do
+        if level[1].DenyOnLimit then
+            return text
+        end
+    end
+    return text .. "; as it is, it waits for ever"
+end
+
+-- `key` is SLURM's name of the limit.
+local function beyond(value, who, key, whom, number, what, instead)
     if value and number > value then
-        return string.format("%s allows %s at most %d %s, and this job asks for %d: ask for less, or "
-            .. "for another QoS or account that allows it", who, whom, value, what, number)
+        return string.format("%s allows %s at most %d %s (%s), and this job asks for %d: %s", who, whom,
+            value, what, key, number, instead)
     end
     return nil
 end
@@ -183,7 +196,7 @@ local function of_tres(job, whole, per_node, qos, levels)
             elseif not value and key == "GrpTRES" then
                 value, who = least(key, tres, levels)
             end
-            local said = beyond(value, who, WHOM[key], whole[tres], words(tres))
+            local said = beyond(value, who, key, WHOM[key], whole[tres], words(tres), remedy("less", qos))
             if said then
                 return said
             end
@@ -191,18 +204,57 @@ local function of_tres(job, whole, per_node, qos, levels)
     end
     for tres, number in pairs(per_node) do
         local value, who = first("MaxTRESPerNode", tres, qos, levels)
-        local said = beyond(value, who, "a job on each node", number, words(tres))
+        local said = beyond(value, who, "MaxTRESPerNode", "a job on each node", number, words(tres),
+            remedy("less", qos))
         if said then
             return said
         end
     end
-    local value, who = first("MinTRESPerJob", "gres/gpu", qos)
-    if value and value > 0 and not whole["gres/gpu"] and not job.tres_per_socket then
-        return string.format("%s takes only jobs with %d or more GPUs, and this one asks for none: "
-            .. "add --gpus=%d, or use another partition or QoS", who, value, value)
+    return nil
+end
+
+-- The first QoS that wants more of each job than this one asks for.
+local function of_least(job, whole, qos)
+    for _, tres in ipairs({"gres/gpu", "node", "cpu", "mem"}) do
+        local value, who = first("MinTRESPerJob", tres, qos)
+        -- By socket there may be enough of them.
+        local unknown = tres == "gres/gpu" and job.tres_per_socket
+        -- What a job does not say of CPUs, memory and nodes, it gets as the partition has it.
+        local number = whole[tres] or (tres == "gres/gpu" and 0)
+        if value and number and number < value and not unknown then
+            local add = ({["gres/gpu"] = "--gpus", node = "--nodes", cpu = "--ntasks", mem = "--mem"})[tres]
+            return string.format("%s takes only jobs with %d or more %s (MinTRESPerJob), and this one asks "
+                .. "for %s: add %s=%d, or use another partition or QoS", who, value, words(tres),
+                number == 0 and "none" or number, add, value)
+        end
     end
     return nil
 end
+
+-- What running jobs may still use: TRES times minutes. SLURM refuses none for it; beyond it they wait.
+local function of_minutes(job, whole, qos, levels, partition)
+    local minutes = given(job.time_limit)
+    if not minutes and job.time_limit == 4294967294 then
+        minutes = first("MaxWallDurationPerJob", nil, qos, levels)
+            or given(partition and partition.default_time)
+    end
+    for _, tres in ipairs({"gres/gpu", "node", "cpu"}) do
+        local value, who = first("GrpTRESRunMins", tres, qos)
+        if not value then
+            value, who = least("GrpTRESRunMins", tres, levels)
+        end
+        if value and minutes and whole[tres] and whole[tres] * minutes > value then
+            return string.format("%s allows all of its jobs together at most %d minutes of %s "
+                .. "(GrpTRESRunMins), and this job asks for %d (%d for %s): ask for less time or fewer %s; "
+                .. "as it is, it waits for ever", who, value, words(tres), whole[tres] * minutes,
+                whole[tres], clock(minutes), words(tres))
+        end
+    end
+    return nil
+end
+
+-- SLURM always refuses these.
+local FEWER = "submit fewer tasks of the array, and the others when these have ended"
 
 local function of_count(job, qos, levels)
     local number = tasks(job.array_inx)
@@ -211,7 +263,7 @@ local function of_count(job, qos, levels)
         if not value and key == "GrpSubmitJobs" then
             value, who = least(key, nil, levels)
         end
-        local said = beyond(value, who, SUBMITTED[key], number, "jobs (waiting ones too)")
+        local said = beyond(value, who, key, SUBMITTED[key], number, "jobs, waiting ones too", FEWER)
         if said then
             return said
         end
@@ -220,7 +272,7 @@ local function of_count(job, qos, levels)
         return nil
     end
     local value, who = first("MaxSubmitJobs", nil, levels)
-    return beyond(value, who, SUBMITTED.MaxSubmitJobs, number, "jobs (waiting ones too)")
+    return beyond(value, who, "MaxSubmitJobs", SUBMITTED.MaxSubmitJobs, number, "jobs, waiting ones too", FEWER)
 end
 
 local function of_time(job, qos, levels)
@@ -230,8 +282,8 @@ local function of_time(job, qos, levels)
         return nil
     end
     local wanted = job.time_limit >= 4294967294 and "no limit" or clock(job.time_limit)
-    return string.format("%s allows a job at most %s, and this one asks for %s: ask for --time=%s, or "
-        .. "for another QoS or account that allows it", who, clock(value), wanted, clock(value))
+    return string.format("%s allows a job at most %s (MaxWall), and this one asks for %s: %s", who,
+        clock(value), wanted, remedy("--time=" .. clock(value), qos))
 end
 
 -- The partition of a job, of several the first: SLURM refuses a job that one of them refuses.
@@ -248,12 +300,36 @@ local function partition_of(job, partitions)
     return nil
 end
 
+-- GPUs in a partition without any, and more memory for each of them than a node has. PARTITIONS has
+-- those of the definition: `gpus` of a node, and `mem`, MiB of a node for each; 0 where there are none.
+local function of_gpus(job, whole, partition)
+    local names = job.partition or (partition and partition.name) or ""
+    local asked_of_each = tonumber((job.mem_per_tres or ""):match("gpu[:=](%d+)"))
+    local is_asked = (whole["gres/gpu"] or 0) > 0 or job.tres_per_socket
+    for name in names:gmatch("[^,]+") do
+        local has = PARTITIONS[name]
+        if has and is_asked and has.gpus == 0 then
+            return string.format("partition %s has no GPUs, and this job asks for %s: %s", name,
+                whole["gres/gpu"] or "some", WITH_GPUS)
+        elseif has and asked_of_each and has.gpus > 0 and asked_of_each > has.mem then
+            return string.format("partition %s has %d MiB of memory for each GPU, and this job asks for %d: "
+                .. "other GPUs of the node would have none left; ask for --mem-per-gpu=%d or less", name,
+                has.mem, asked_of_each, has.mem)
+        end
+    end
+    return nil
+end
+
 -- The sentence about the first limit that a job is beyond; nil if there is none.
 local function limit_said(job, partitions)
     local levels = associations(job)
-    local qos = kinds(job, partition_of(job, partitions), levels)
+    local partition = partition_of(job, partitions)
+    local qos = kinds(job, partition, levels)
     local whole, per_node = asked(job)
-    return of_time(job, qos, levels)
+    return of_gpus(job, whole, partition)
+        or of_time(job, qos, levels)
         or of_tres(job, whole, per_node, qos, levels)
+        or of_least(job, whole, qos)
+        or of_minutes(job, whole, qos, levels, partition)
         or of_count(job, qos, levels)
 end

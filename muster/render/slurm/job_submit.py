@@ -14,7 +14,7 @@ from typing import Any
 from muster.definition.definition import Definition
 from muster.definition.limited import limits_jobs
 from muster.render import limits
-from muster.render.slurm.node_lines import gpu_sets, gpu_types
+from muster.render.slurm.node_lines import free_mib, gpu_sets, gpu_types
 
 _NOT_LIMITS = {"Priority", "GraceTime", "Preempt", "PreemptMode", "Flags"}
 
@@ -33,6 +33,8 @@ def job_submit_lua(definition: Definition) -> str:
         "INSTEAD": _instead(definition),
         "QOS": _qos(definition) if limits_jobs(definition) else {},
         "ACCOUNTS": _accounts(definition) if limits_jobs(definition) else {},
+        "PARTITIONS": _partitions(definition),
+        "WITH_GPUS": _with_gpus(definition),
     }
     head = "".join(f"local {name} = {_lua(value)}\n" for name, value in tables.items())
     scripts = [
@@ -47,6 +49,7 @@ def _qos(definition: Definition) -> dict[str, Any]:
     return {
         one["name"].lower(): {
             "name": one["name"],
+            "DenyOnLimit": one["limits"]["Flags"]["DenyOnLimit"],
             **{key: value for key, value in one["limits"].items() if key not in _NOT_LIMITS},
         }
         for one in limits.qos(definition)
@@ -68,6 +71,26 @@ def _accounts(definition: Definition) -> dict[str, Any]:
             **given["limits"],
         }
     return found
+
+
+def _partitions(definition: Definition) -> dict[str, Any]:
+    """Return the most GPUs that a node of each partition has, and its memory for each of them."""
+    nodes = definition.cluster.nodes
+    found = {}
+    for name, partition in definition.cluster.partitions.items():
+        sets = [nodes[one] for one in partition.nodes]
+        counts = [sum(one.gpus.offers.values()) if one.gpus else 0 for one in sets]
+        shares = [free_mib(one) // count for one, count in zip(sets, counts, strict=True) if count]
+        found[name] = {"gpus": max(counts, default=0), "mem": max(shares, default=0)}
+    return found
+
+
+def _with_gpus(definition: Definition) -> str:
+    """Return what somebody can do who asked for GPUs in another partition."""
+    names = [name for name, one in _partitions(definition).items() if one["gpus"]]
+    if not names:
+        return "ask for none"
+    return "ask for " + " or ".join(f"--partition={name}" for name in names)
 
 
 def _lua(value: Any) -> str:

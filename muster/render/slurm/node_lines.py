@@ -205,7 +205,7 @@ def memory_per_cpu_mib(node_sets: Iterable[NodeSet]) -> int:
 
     At least 1: SLURM reads 0 as "the whole node".
     """
-    return max(1, min(_free_mib(node_set) // node_set.cpus for node_set in node_sets))
+    return max(1, min(free_mib(node_set) // node_set.cpus for node_set in node_sets))
 
 
 def memory_per_gpu_mib(node_sets: Iterable[NodeSet]) -> int | None:
@@ -222,7 +222,7 @@ def memory_per_gpu_mib(node_sets: Iterable[NodeSet]) -> int | None:
     for node_set in node_sets:
         if node_set.gpus is None:
             return None
-        shares.append(_free_mib(node_set) // sum(node_set.gpus.offers.values()))
+        shares.append(free_mib(node_set) // sum(node_set.gpus.offers.values()))
     return max(1, min(shares))
 
 
@@ -236,7 +236,7 @@ def _most_memory_per_cpu_mib(partition: Partition, node_sets: Iterable[NodeSet])
     if partition.max_memory_per_cpu_mib is not None:
         return partition.max_memory_per_cpu_mib
     shares = [
-        -(-_free_mib(node_set) // (node_set.sockets * node_set.cores_per_socket))
+        -(-free_mib(node_set) // (node_set.sockets * node_set.cores_per_socket))
         for node_set in node_sets
     ]
     # What a job has unasked must be within it.
@@ -266,7 +266,7 @@ def billing_weights(node_sets: Iterable[NodeSet]) -> str:
     """
     per_gib, per_gpu = [], []
     for node_set in node_sets:
-        per_gib.append(node_set.cpus * 1024 / _free_mib(node_set))
+        per_gib.append(node_set.cpus * 1024 / free_mib(node_set))
         if node_set.gpus:
             per_gpu.append(node_set.cpus / sum(node_set.gpus.offers.values()))
     weights = ["CPU=1", f"Mem={min(per_gib):.4g}G"]
@@ -275,5 +275,6 @@ def billing_weights(node_sets: Iterable[NodeSet]) -> str:
     return ",".join(weights)
 
 
-def _free_mib(node_set: NodeSet) -> int:
+def free_mib(node_set: NodeSet) -> int:
+    """Return the memory of a node that jobs may have, in MiB."""
     return node_set.memory_mib - node_set.reserved_memory_mib

@@ -1,7 +1,6 @@
 """SchedulerParameters: how far SLURM plans ahead, and how eagerly it asks for nodes."""
 
 from collections.abc import Iterable
-from math import isfinite
 from typing import Literal
 
 from muster.definition.definition import Definition
@@ -12,19 +11,22 @@ _BACKFILL_LONGEST_MINUTES = 43200
 
 # https://slurm.schedmd.com/slurm.conf.html#OPT_SchedulerParameters has what each means.
 # Measured with 5,000 waiting jobs: docs/limits.md.
-_LONG_QUEUE = [
-    # A pass of backfill goes on where it let other requests in, also if jobs came or ended
-    # meanwhile; otherwise it begins again at the next, and never reaches the end of a queue.
-    "bf_continue",
+# A pass of backfill goes on where it let other requests in, also if jobs came or ended meanwhile;
+# otherwise it begins again at the next, and never reaches the end of a queue.
+_GOES_ON = "bf_continue"
+# Microseconds after which a pass lets other requests in; with the default of 2 s sbatch takes as
+# long.
+_YIELDS = "bf_yield_interval=500000"
+_TRIED = [
     # By default a pass ends after 500 jobs: those of one person, and nobody behind them starts.
     "bf_max_job_test=1000",
     # The jobs of each person that a pass looks at. Hundreds of one person that can't start cost as
     # much as those of ten people.
     "bf_max_job_user=50",
-    # Microseconds after which a pass lets other requests in; with the default of 2 s sbatch takes
-    # as long.
-    "bf_yield_interval=500000",
 ]
+# Of hundreds of short jobs a minute, which may all be one person's: with 50 in each 30 s backfill
+# would start 100 a minute behind a job that has to wait.
+_TRIED_OF_SHORT_JOBS = ["bf_max_job_test=2000", "bf_max_job_user=200"]
 # Nodes are requested at once, and by few calls of ResumeProgram. A thousand jobs that each need one
 # of ten thousand nodes cost select/cons_tres some ten seconds of CPU with any settings; these
 # decide how it is divided into passes. Measured: docs/figures.md.
@@ -57,9 +59,9 @@ def scheduler_options(definition: Definition) -> list[str]:
     # A job that the prolog of a broken node refused starts elsewhere; held, it would wait for
     # somebody to release it.
     options = ["nohold_on_prolog_fail"]
-    options += _LONG_QUEUE
-    options += _window(partition.max_time for partition in cluster.partitions.values())
     chosen = profile(definition)
+    options += [_GOES_ON, *(_TRIED_OF_SHORT_JOBS if chosen == "throughput" else _TRIED), _YIELDS]
+    options += _window(partition.max_time for partition in cluster.partitions.values())
     if chosen == "elastic":
         options += _ELASTIC
     elif chosen == "throughput":
@@ -93,12 +95,11 @@ def _window(max_times: Iterable[str]) -> list[str]:
     """Return options for jobs that are longer than the day that backfill looks ahead by default.
 
     Jobs beyond that window can starve (slurm.conf(5), bf_window); the resolution grows with it, so
-    that planning costs the same.
+    that planning costs the same. It is 30 days at most: of jobs without a limit nobody knows more.
     """
-    finite = [limit for text in max_times if isfinite(limit := seconds(text))]
-    longest = int(max(finite, default=0) // 60)
-    if longest <= _BACKFILL_DEFAULT_MINUTES:
+    longest = max((seconds(text) / 60 for text in max_times), default=0)
+    window = int(min(longest, _BACKFILL_LONGEST_MINUTES))
+    if window <= _BACKFILL_DEFAULT_MINUTES:
         return []
-    window = min(longest, _BACKFILL_LONGEST_MINUTES)
     resolution = 60 * -(-window // _BACKFILL_DEFAULT_MINUTES)
     return [f"bf_window={window}", f"bf_resolution={resolution}"]

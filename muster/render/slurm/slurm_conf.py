@@ -1,6 +1,7 @@
 """The parameters of slurm.conf that are not nodes and partitions."""
 
 from muster.definition.definition import Definition
+from muster.definition.queue_places import queue_places
 from muster.definition.schema.base import Scalar
 from muster.render.slurm.job_submit import has_job_submit
 from muster.render.slurm.node_lines import gpu_sets, gpu_types, gres_names
@@ -40,6 +41,9 @@ KEPT_ENTRIES = {
     "AccountingStorageTRES": "gres/gpu",
     "JobSubmitPlugins": "lua",
 }
+
+MERGED_LISTS = ("SchedulerParameters",)
+"""Lists whose other entries stay too: each is a parameter of its own."""
 
 
 def parameters(definition: Definition) -> dict[str, Scalar]:
@@ -145,9 +149,9 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "EnforcePartLimits": "ALL",
         # New members of a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
-        # Ten people with all that `max_submit_jobs` lets them have; by default half of that, and
+        # All people with all that `max_submit_jobs` lets them have; SLURM's default is 10,000, and
         # jobs that have ended count for five minutes (MinJobAge). Measured: docs/limits.md.
-        "MaxJobCount": 20000,
+        "MaxJobCount": queue_places(definition),
         # SLURM's default, said because it belongs to `max_submit_jobs`, which is above it: tasks of
         # an array have numbers up to 1,000, and each is one of the places in the queue.
         "MaxArraySize": 1001,

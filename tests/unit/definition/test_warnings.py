@@ -99,3 +99,13 @@ def test_an_account_of_somebody_who_left_is_warned_of() -> None:
     people = {"ada": {"uid": 20001}, "bob": {"uid": 20002, "state": "absent"}}
     (line,) = said(users={"people": people}, accounts={"lab": {"users": ["ada", "bob"]}})
     assert line.startswith("accounts.lab.users: bob can charge nothing to it")
+
+
+def test_people_who_can_fill_the_queue_are_warned_of() -> None:
+    (line,) = said(scheduling={"max_submit_jobs": None})
+    assert line.startswith("scheduling.max_submit_jobs: nothing bounds the jobs of ada, who can")
+    # Of the account, or in each QoS.
+    bounded = {"lab": {"users": ["ada"], "max_submit_jobs": 9}}
+    assert said(scheduling={"max_submit_jobs": None}, accounts=bounded) == []
+    qos = {"normal": {"max_submit_jobs_per_user": 9}}
+    assert said(scheduling={"max_submit_jobs": None}, qos=qos) == []

@@ -1,5 +1,6 @@
 """What slurm_accounts reads from sacctmgr, decides and runs, as data; no slurmdbd."""
 
+import fcntl
 import subprocess
 from pathlib import Path
 
@@ -291,3 +292,14 @@ def test_a_command_that_hangs_is_an_answer_too(talk):
 
     with pytest.raises(RefusedError, match="did not end within 60 s"):
         talk(hanging).first_state()
+
+
+def test_a_second_administrator_waits_for_the_first(run_module, tmp_path):
+    before = (
+        "import ansible_collections.muster.slurm.plugins.module_utils.one_run as one_run; "
+        f"one_run.FOLDER = {str(tmp_path)!r}; one_run.SECONDS = 1"
+    )
+    with (tmp_path / "muster-accounts.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waited = run_module("slurm_accounts", {"cluster": "lab"}, before=before)
+    assert "another run has been changing accounts and limits for 1 s" in waited["msg"]

@@ -1,11 +1,14 @@
 """What slurm_reservations decides, as data, and what it does with a scontrol."""
 
+import fcntl
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
 from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan import (
     commands,
     parse,
+    restored,
     wanted,
 )
 
@@ -159,6 +162,7 @@ def test_days_of_the_week(repeat, now, begin):
     ("change", "update"),
     [
         ({"users": ["jo"]}, {"Users": "jo"}),
+        ({"node_count": 2}, {"NodeCnt": "2"}),
         ({"accounts": ["lab", "students"]}, {"Accounts": "lab,students"}),
         ({"minutes": 180}, {"EndTime": "2027-01-11T17:00:00"}),
         (
@@ -167,7 +171,7 @@ def test_days_of_the_week(repeat, now, begin):
         ),
     ],
 )
-def test_people_and_times_are_changed_in_place(change, update):
+def test_people_times_and_the_number_of_nodes_are_changed_in_place(change, update):
     (command,) = plan(MONDAY | change, line())
     assert command[0] == "update"
     assert words(command) == {"ReservationName": "course", **update, "Flags": "IGNORE_JOBS"}
@@ -175,7 +179,7 @@ def test_people_and_times_are_changed_in_place(change, update):
 
 @pytest.mark.parametrize(
     "change",
-    [{"node_count": 2}, {"partition": "ml-cpu"}, {"repeat": "daily"}, {"node_count": None}],
+    [{"partition": "ml-cpu"}, {"repeat": "daily"}, {"node_count": None}],
 )
 def test_other_nodes_are_another_reservation(change):
     gone, made = plan(MONDAY | change, line())
@@ -192,8 +196,16 @@ FAKE = """#!/bin/sh
 echo "$@" >>{folder}/asked
 case "$*" in
   *show*) cat {folder}/there ;;
-  delete*) echo "slurm_delete_reservation error: Requested reservation is in use" >&2; exit 1 ;;
-  create*) cat {folder}/made >>{folder}/there ;;
+  delete*)
+    if test -e {folder}/deletes; then echo "No reservations" >{folder}/there; exit 0; fi
+    echo "slurm_delete_reservation error: Requested reservation is in use" >&2; exit 1 ;;
+  create*)
+    if grep -q -- "$(cat {folder}/refused 2>/dev/null || echo NOTHING)" <<END; then
+$*
+END
+      echo "Error creating the reservation: Requested nodes are busy" >&2; exit 1
+    fi
+    cat {folder}/made >>{folder}/there ;;
 esac
 """
 
@@ -212,7 +224,12 @@ def scontrol(tmp_path):
 
 def run(run_module, folder, reservations, **more):
     env = {"PATH": f"{folder}/bin:/usr/bin:/bin"}
-    return run_module("slurm_reservations", {"reservations": reservations}, env=env, **more)
+    before = (
+        "import ansible_collections.muster.slurm.plugins.module_utils.one_run as one_run; "
+        f"one_run.FOLDER = {str(folder)!r}; one_run.SECONDS = 5"
+    )
+    given = {"reservations": reservations}
+    return run_module("slurm_reservations", given, env=env, before=before, **more)
 
 
 FAR = MONDAY | {"start": "2037-01-12T14:00"}
@@ -240,7 +257,7 @@ def test_the_module_says_what_slurm_did_not_take(run_module, scontrol):
 
 def test_a_reservation_in_use_is_a_sentence_with_a_remedy(run_module, scontrol):
     (scontrol / "there").write_text(FAR_LINE)
-    outcome = run(run_module, scontrol, [FAR | {"node_count": 2}])
+    outcome = run(run_module, scontrol, [FAR | {"node_count": None}])
     assert "Requested reservation is in use" in outcome["msg"]
     assert "squeue --reservation=course" in outcome["msg"]
 
@@ -251,3 +268,63 @@ def test_what_is_not_listed_is_kept_and_named(run_module, scontrol):
     assert not outcome["changed"]
     assert outcome["unlisted"] == ["course"]
     assert "kept: course" in outcome.printed
+
+
+def test_a_reservation_whose_successor_is_refused_is_made_again(run_module, scontrol):
+    (scontrol / "there").write_text(FAR_LINE)
+    (scontrol / "deletes").write_text("")
+    (scontrol / "refused").write_text("PartitionName=ml-cpu")
+    (scontrol / "made").write_text(FAR_LINE)
+    outcome = run(run_module, scontrol, [FAR | {"partition": "ml-cpu"}])
+    assert outcome["msg"].endswith("and run again; the old one is there again")
+    assert "Requested nodes are busy" in outcome["msg"]
+    assert (scontrol / "there").read_text().endswith(FAR_LINE)
+    last = (scontrol / "asked").read_text().splitlines()[-1]
+    assert words(last.split()) == {
+        "ReservationName": "course",
+        "StartTime": "2037-01-12T14:00:00",
+        "EndTime": "2037-01-12T16:00:00",
+        "PartitionName": "ml-gpu",
+        "NodeCnt": "1",
+        "Accounts": "students",
+        "Flags": "WEEKLY,MAGNETIC,IGNORE_JOBS",
+    }
+
+
+def test_where_the_old_one_is_refused_too_its_command_is_said(run_module, scontrol):
+    (scontrol / "there").write_text(FAR_LINE)
+    (scontrol / "deletes").write_text("")
+    (scontrol / "refused").write_text("PartitionName=ml-")
+    outcome = run(run_module, scontrol, [FAR | {"partition": "ml-cpu"}])
+    assert "scontrol create reservation ReservationName=course" in outcome["msg"]
+
+
+def test_what_somebody_set_by_hand_comes_back_too():
+    (there,) = parse(
+        line(flags="SPEC_NODES,OVERLAP", start="2027-01-11T14:00:00").replace(
+            "Groups=(null)", "Groups=ml-users"
+        )
+    )
+    again = words(restored(there, DURING))
+    assert again["StartTime"] == "now"
+    assert (again["Nodes"], again["Groups"]) == ("gpu-01", "ml-users")
+    assert again["Flags"] == "OVERLAP,IGNORE_JOBS"
+
+
+def test_a_second_administrator_waits_for_the_first(run_module, scontrol):
+    (scontrol / "made").write_text(FAR_LINE)
+    with (scontrol / "muster-reservations.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waited = run(run_module, scontrol, [FAR])
+        assert "another run has been changing the reservations" in waited["msg"]
+        assert not (scontrol / "asked").exists()
+        assert run(run_module, scontrol, [FAR], check=True)["changed"]
+    assert run(run_module, scontrol, [FAR])["changed"]
+
+
+def test_two_at_once_make_a_reservation_once(run_module, scontrol):
+    (scontrol / "made").write_text(FAR_LINE)
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: run(run_module, scontrol, [FAR]), range(2)))
+    assert sorted(one.result.get("changed") for one in both) == [False, True]
+    assert (scontrol / "there").read_text().count("ReservationName=course") == 1

@@ -24,7 +24,7 @@ CLUSTER: dict[str, Any] = {
             "users": ["ada", "bob"],
             "qos": ["normal", "low"],
             "coordinators": ["ada"],
-            "grp_tres_run_mins": {"gpu": 5760, "cpu": 9},
+            "grp_tres_run_mins": {"gpu": 5760, "cpu": 999},
             "associations": {"bob": {"fairshare": 3, "max_wall": "00:30:01", "max_jobs": 2}},
         },
         "below": {"parent": "lab", "users": ["ada"], "default_qos": "normal"},
@@ -81,7 +81,10 @@ def test_accounts_and_their_users_have_limits() -> None:
     top, below = people.accounts(definition())
     assert top["qos"] == ["normal", "low"]
     assert top["coordinators"] == ["ada"]
-    assert top["limits"] == {"GrpTRESRunMins": {"gres/gpu": 5760, "cpu": 9}, "MaxSubmitJobs": 2000}
+    assert top["limits"] == {
+        "GrpTRESRunMins": {"gres/gpu": 5760, "cpu": 999},
+        "MaxSubmitJobs": 2000,
+    }
     assert top["associations"] == [
         {
             "user": "bob",

@@ -184,8 +184,8 @@ def test_a_partition_is_written_with_all_it_has(lab):
         (["12:00:00"], ""),
         (["1-00:00:00", "60"], ""),
         (["5-00:00:00", "1-00:00:00"], "bf_window=7200,bf_resolution=300"),
-        (["UNLIMITED", "2-00:00:00"], "bf_window=2880,bf_resolution=120"),
-        (["UNLIMITED"], ""),
+        (["UNLIMITED", "2-00:00:00"], "bf_window=43200,bf_resolution=1800"),
+        (["UNLIMITED"], "bf_window=43200,bf_resolution=1800"),
         (["90-00:00:00"], "bf_window=43200,bf_resolution=1800"),
     ],
 )
@@ -296,7 +296,6 @@ def test_the_limits_that_a_definition_propagates_are_not_ignored_by_slurm(lab):
     [
         ("SlurmctldParameters", "rl_enable", f"{CTLD},rl_enable"),
         ("SlurmctldParameters", "NODE_REG_MEM_PERCENT=50", f"{CTLD_50},NODE_REG_MEM_PERCENT=50"),
-        ("SchedulerParameters", "defer", "nohold_on_prolog_fail,defer"),
         ("PrologFlags", "Alloc", "Contain,Alloc"),
         ("PrologFlags", "alloc,contain", "alloc,contain"),
         ("LaunchParameters", "test_exec", "use_interactive_step,test_exec"),

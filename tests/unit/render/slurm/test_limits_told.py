@@ -53,6 +53,8 @@ def test_a_job_is_told_of_the_limit_that_it_is_beyond(slurmctld, case) -> None:
     assert len(controller.told) == (case["says"] is not None)
     if case["says"]:
         assert controller.told[0].startswith(case["says"])
+    if "waits" in case:
+        assert controller.told[0].endswith("it waits for ever") == case["waits"]
 
 
 def test_an_unknown_type_is_told_and_no_limit_beside(slurmctld) -> None:
@@ -70,7 +72,7 @@ def test_a_cluster_with_limits_and_no_gpus_has_the_script(lab) -> None:
     assert "\nJobSubmitPlugins=lua\n" in files.slurm_conf
     controller = Limited(files.job_submit_lua)
     assert controller.ask({"time_limit": 1441}) == SUCCESS
-    assert controller.told[0].startswith("QoS normal allows a job at most 1-00:00:00")
+    assert controller.told[0].startswith("QoS normal allows a job at most 1-00:00:00 (MaxWall)")
     controller.ask({"tres_per_job": "gres/gpu:a:1"})
     assert controller.told[-1].endswith("there are no GPUs here, ask for none")
 
@@ -78,10 +80,24 @@ def test_a_cluster_with_limits_and_no_gpus_has_the_script(lab) -> None:
 def test_limits_of_accounts_alone_are_told(lab) -> None:
     change: dict[str, Any] = {**TYPED, "accounts": {"LAB-test": {"grp_tres": {"gpu": 1}}}}
     controller = Limited(render(lab(change)).job_submit_lua)
-    controller.ask({"tres_per_job": "gres/gpu:2"})
+    controller.ask({"tres_per_job": "gres/gpu:2", "partition": "ml-gpu"})
     assert controller.told[0].startswith(
         "account LAB-test allows all of its jobs together at most 1"
     )
+    # Without a QoS that has DenyOnLimit SLURM refuses nothing.
+    assert controller.told[0].endswith("; as it is, it waits for ever")
+
+
+def test_where_no_node_has_gpus_the_job_is_told_to_ask_for_none(lab) -> None:
+    change = {
+        "nodes": {"gpu": {"gpus": None}},
+        "accounts": {"LAB-test": {"grp_jobs": 1}},
+    }
+    controller = Limited(render(lab(change)).job_submit_lua)
+    controller.ask({"tres_per_job": "gres/gpu:2"})
+    assert controller.told == [
+        "partition ml-cpu has no GPUs, and this job asks for 2: ask for none"
+    ]
 
 
 def test_an_error_of_the_script_is_logged_and_refuses_nobody(slurmctld) -> None:

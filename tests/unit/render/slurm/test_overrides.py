@@ -103,16 +103,42 @@ def test_the_weights_that_the_check_adds_are_those_that_are_set(lab):
     [
         ("SuspendExcStates", "DRAIN", "DOWN,MAINTENANCE,RESERVED,DRAIN"),
         ("ReconfigFlags", "KeepPartInfo", "KeepPowerSaveSettings,KeepPartInfo"),
-        (
-            "SchedulerParameters",
-            "defer",
-            "nohold_on_prolog_fail,salloc_wait_nodes,sbatch_wait_nodes,defer",
-        ),
     ],
 )
 def test_an_override_leaves_what_vms_need(key, value, written):
     conf = render(cloud("24.11", slurm={key: value})).slurm_conf
     assert {key: written} in parse(conf)
+
+
+def scheduler_options(definition: Definition) -> list[str]:
+    (line,) = (
+        line for line in parse(render(definition).slurm_conf) if "SchedulerParameters" in line
+    )
+    return line["SchedulerParameters"].split(",")
+
+
+def test_options_of_the_scheduler_are_added_to_those_of_muster(lab):
+    before = scheduler_options(lab())
+    assert "bf_continue" in before
+    assert scheduler_options(lab({"slurm": {"SchedulerParameters": "defer"}})) == [*before, "defer"]
+
+
+def test_an_option_of_the_scheduler_replaces_the_one_of_its_name(lab):
+    before = scheduler_options(lab())
+    after = scheduler_options(lab({"slurm": {"schedulerparameters": "bf_Window=60,bf_interval=9"}}))
+    assert set(before) - set(after) == {"bf_window=7200"}
+    assert set(after) - set(before) == {"bf_Window=60", "bf_interval=9"}
+
+
+def test_an_option_of_the_scheduler_is_taken_out_by_a_hyphen(lab):
+    given = "-bf_continue,-bf_max_job_user,-nohold_on_prolog_fail"
+    before, after = (
+        scheduler_options(lab()),
+        scheduler_options(lab({"slurm": {"SchedulerParameters": given}})),
+    )
+    # The last one is what nodes with a broken prolog need.
+    assert set(before) - set(after) == {"bf_continue", "bf_max_job_user=50"}
+    assert set(after) <= set(before)
 
 
 def test_vms_keep_the_interval_of_power_saving_unless_it_is_given():

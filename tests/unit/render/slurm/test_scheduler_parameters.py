@@ -84,6 +84,34 @@ def test_ten_people_can_queue_all_that_they_may(lab):
     assert int(keys(lab())["MaxJobCount"]) >= 10 * most
 
 
+def test_the_queue_grows_with_people_and_what_they_may_submit(lab):
+    everybody = [f"student{number}" for number in range(30)]
+    people = {name: {"uid": 30000 + number} for number, name in enumerate(everybody)}
+
+    def places(**account: Any) -> int:
+        change = {
+            "users": {"people": people},
+            "accounts": {"class": {"users": everybody, **account}},
+        }
+        return int(keys(lab(change))["MaxJobCount"])
+
+    assert places() == 70000
+    assert places(max_submit_jobs=10) == 20000
+    assert places(associations={"student0": {"max_submit_jobs": 12001}}) == 80000
+    assert places(max_submit_jobs=9000) == 100000
+
+
+def test_backfill_looks_30_days_ahead_for_jobs_without_a_limit(lab):
+    got = options(lab({"partitions": {"ml-gpu": {"max_time": "UNLIMITED"}}}))
+    assert {"bf_window=43200", "bf_resolution=1800"} <= set(got)
+
+
+def test_of_many_short_jobs_backfill_looks_at_more():
+    values = dict(o.split("=") for o in options(cloud(profile="throughput")) if "=" in o)
+    # Passes are 30 s apart: hundreds a minute.
+    assert int(values["bf_max_job_user"]) * 2 >= 400
+
+
 @pytest.mark.parametrize("profile", ["elastic", "throughput"])
 def test_no_option_stands_twice(profile):
     names = [option.split("=")[0] for option in options(cloud(profile=profile))]
