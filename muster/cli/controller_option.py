@@ -30,9 +30,14 @@ def elsewhere(cluster: str | None, user: str | None, file: Path | None) -> "Cont
 
     The arguments are those of `controller_of`, and so is how it may end the program.
     """
-    if cluster is None and (file is not None or SETTINGS.exists() or STATUS.exists()):
+    if is_here(cluster, file):
         return None
     # Not on a controller: the definition's schema takes longer to import than the command runs.
     from muster.cli.on_controller import controller_of  # noqa: PLC0415
 
     return controller_of(cluster, user, file)
+
+
+def is_here(cluster: str | None, file: Path | None) -> bool:
+    """Whether what a command reads is on this machine: a file was typed, or an autoscaler runs."""
+    return cluster is None and (file is not None or SETTINGS.exists() or STATUS.exists())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 DONE, FAILED, WRONG, UNREACHED = 0, 1, 2, 4
-STALE = FAILED
+STALE = SILENT = FAILED
 
 _WRONG_DEFINITION = "the definition is wrong, or there is no such cluster"
 _NO_PROGRAM = "this machine is no host with a model store"
@@ -94,7 +94,8 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
     },
     "why": {
         DONE: "said",
-        STALE: "said, but the daemon has not written for a minute",
+        STALE: "said, but the daemon has not written for a minute; on own machines: SLURM did not "
+        "answer",
         WRONG: "there is no such job or node, or nothing to read",
         UNREACHED: _NO_CONTROLLER,
     },

@@ -14,7 +14,7 @@ import typer
 from muster.autoscaler.report.event_log import EVENTS
 from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
 from muster.autoscaler.text import one_line
-from muster.cli.controller_option import ClusterOption, UserOption, elsewhere
+from muster.cli.controller_option import ClusterOption, UserOption, elsewhere, is_here
 from muster.cli.exit_codes import STALE, UNREACHED, WRONG
 from muster.cli.host_programs import said_by
 
@@ -57,9 +57,18 @@ def why(
     """Say why a job waits, or in one sentence what state a node is in and why.
 
     Of a job that is pending it also says what muster-job does: limits, priority, and what to do.
+    On own machines it says of any job what muster-job does, and nothing of nodes.
 
     It runs on the controller: on another machine, it logs in there to do so.
     """
+    is_job = what[:1].isdecimal()
+    if is_job and not is_here(cluster, status):
+        from muster.cli import own_machines  # noqa: PLC0415 (as in `elsewhere`)
+
+        if cluster is None:
+            own_machines.ask_here(what)
+        if own := own_machines.controller_of(cluster, user):
+            own.why_job(what)
     if controller := elsewhere(cluster, user, status):
         controller.run("muster", "why", "--", what)
     from muster.autoscaler.report.why import why_job, why_node  # noqa: PLC0415
@@ -68,7 +77,7 @@ def why(
     current = _read(status or STATUS)
     now = _moment(current)
     besides = ""
-    if what[:1].isdecimal():
+    if is_job:
         try:
             slurm = Slurm()
             queue = slurm.queue()

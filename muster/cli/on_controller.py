@@ -95,7 +95,7 @@ def _controller(inventory: Path, user: str | None) -> Controller:
         host = definition.hosts.groups["controller"][0]
         raise _stop(
             f"{inventory} has no nodes in the cloud, so nothing makes or deletes them; on {host} "
-            "`sinfo` shows nodes, and `muster-job JOB` says why a job waits"
+            "`sinfo -R` says why nodes are out of service; `muster why JOB` says why a job waits"
         )
     if user is not None and user not in people:
         raise _stop(f"nobody in {inventory} has the login {user}; add the person to cluster.yml")

@@ -183,8 +183,8 @@ HELD = {
         ["gil", "--gpus=1", "--qos=scavenger", "--time=3-00:00:00"],
         "PENDING AssocGrpGRESRunMinutes",
         ["gil", "--gpus=1", "--qos=scavenger", "--time=12:00:00"],
-        "account students allows all of its jobs together at most 17280 minutes of GPUs, "
-        "in use: 15",
+        "account students allows all of its jobs together at most 17280 GPU minutes ahead "
+        "(what running jobs may still use), in use: 15",
     ),
 }
 

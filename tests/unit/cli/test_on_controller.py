@@ -256,8 +256,8 @@ NOT_KNOWN: dict[str, tuple[Prepare, list[str], str]] = {
     ),
     "own machines": (
         lambda laptop: laptop.add("lab", "lab"),
-        ["why", "41", "--cluster", "lab"],
-        "on lab-access `sinfo` shows nodes, and `muster-job JOB` says why a job waits",
+        ["why", "lab-gpu-01", "--cluster", "lab"],
+        "on lab-access `sinfo -R` says why nodes are out of service; `muster why JOB` says",
     ),
     "a file and a cluster": (
         lambda _: None,

@@ -39,8 +39,9 @@ class Slurm:
         answer = self.answers[command[0].rpartition("/")[2]]
         if "--format=%Q" in command:
             answer = "500\n7\n300\n"
-        if "--format=%a|%q" in command:
-            answer = self.answers["account"]
+        if any(word.startswith("--Format=") for word in command):
+            account, qos = self.answers["account"].strip().split("|")
+            answer = f"{account:<256}{qos:<256}{'1:00:00':<32}cpu=2,node=1,gres/gpu=1\n"
         if "--weights" in command:
             answer = self.answers["weights"]
         if records.NAMES in command:
@@ -76,7 +77,8 @@ def test_a_job_that_waits_for_a_limit_is_told_all_of_it(release: str) -> None:
     assert lines[1:4] == [
         "It waits: the jobs of its account have together what they may have: GPUs (or another "
         "generic resource) (AssocGrpGRES)",
-        "The limit: account students allows all of its jobs together at most 6 GPUs, in use: 6",
+        "The limit: account students allows all of its jobs together at most 6 GPUs, in use: 6, "
+        "and this job asks for 1",
         "What you can do: wait until others end (squeue --account=students lists them), or ask for "
         "less",
     ]

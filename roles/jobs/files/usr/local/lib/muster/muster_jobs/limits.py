@@ -1,48 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limit for which a job waits: whose it is, what it allows, and what is used of it.
+"""The limit for which a job waits: whose it is, what it allows, and what is used of it."""
 
-`scontrol show assoc_mgr` has both, for everybody unless PrivateData has usage or users. Its form is
-that of src/scontrol/info_assoc_mgr.c in the tags slurm-22-05-8-1 and slurm-24-11-5-1.
-"""
-
-import pwd
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from muster_jobs import asks, holders
+from muster_jobs.asks import Asks
+from muster_jobs.holders import Holder, Value
+from muster_jobs.partition_limits import PARTITION_LIMITS, partition_limit
 from muster_jobs.reasons import Named, counted, named
-from muster_jobs.records import NotKnownError, Run, output
+from muster_jobs.records import NotKnownError, Run
 from muster_jobs.units import duration, shown
 
-_SCONTROL = ["/usr/bin/scontrol", "--oneliner", "show"]
-_SQUEUE = ["/usr/bin/squeue", "--noheader", "--format=%a|%q"]
-_VALUE = re.compile(r"(N|[0-9]+)(?:\(([0-9]+)(?:\.[0-9]+)?\))?")
-_BLOCK = re.compile(r"(\S+)=\{([^}]*)\}")
-"""What a user, `20005` or from 24.11 on `eve(20005)`, or an account has of a QoS."""
-
-_TRES = {
-    "BB": "bb/",
-    "Billing": "billing",
-    "CPU": "cpu",
-    "Energy": "energy",
-    "GRES": "gres/",
-    "License": "license/",
-    "Mem": "mem",
-    "Node": "node",
-}
 _TRES_WORDS = {
-    "cpu": "CPUs",
+    "cpu": "CPU",
     "mem": "memory",
-    "node": "nodes",
-    "billing": "billing units",
-    "gres/gpu": "GPUs",
-    "gres/shard": "shards of GPUs",
+    "node": "node",
+    "billing": "billing unit",
+    "gres/gpu": "GPU",
+    "gres/shard": "shard of GPUs",
 }
-_MINUTES = {"": "", "Minutes": "Mins", "RunMinutes": "RunMins", "RunMins": "RunMins"}
-_PER = {"Job": "PJ", "Node": "PN", "User": "PU", "Account": "PA"}
-
-Values = Mapping[str, str]
-"""What scontrol prints of an association or a QoS: name -> value."""
+_AHEAD = ("RunMinutes", "RunMins")
+"""What is counted is what running jobs may still use until their time limits."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +35,18 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class _Holder:
-    """Who has a limit."""
-
-    name: str
-    """`account students` or `QoS long`."""
-    option: str
-    """What narrows squeue to its jobs."""
-    values: Values
-
-
-@dataclass(frozen=True)
 class _Found:
-    holder: _Holder
+    holder: Holder
     most: str
     """What is allowed, in words: `6 GPUs`."""
     used: str
     """What is used of it: `6`; empty for what a job alone may have."""
+    asked: str
+    """What the job asks for; empty where that is not known, or goes without saying."""
+    over: bool
+    """It is what keeps the job from running."""
     share: float
-    """The part that is used; 1: all."""
+    """The part that is used, with what the job asks for; 1: all."""
 
 
 def limit(job: str, reason: str, user: str, partition: str, run: Run) -> "Limit | None":
@@ -89,156 +61,133 @@ def limit(job: str, reason: str, user: str, partition: str, run: Run) -> "Limit 
 
     """
     name = named(reason)
-    if name is None:
+    of_partition = reason.strip().strip("()") in PARTITION_LIMITS
+    if name is None and not of_partition:
         return None
-    number = job.partition("_")[0]
+    partitions = partition.split(",")
     try:
-        lines = output([*_SQUEUE, f"--jobs={number}"], run).splitlines()
-        account, _, qos = (lines[0] if lines else "").strip().partition("|")
+        asked = asks.of_job(job.partition("_")[0], run)
+        if name is None:
+            told = partition_limit(reason.strip().strip("()"), asked, partitions, run)
+            return Limit(*told) if told else None
         if name.of_account:
-            found = _of_associations(name, user, account, partition, run)
+            found = _of_associations(name, user, asked, partitions, run)
         else:
-            names = [*_partition_qos(partition, run), qos]
-            found = _of_qos(name, user, account, [one for one in names if one], run)
+            found = _of_qos(name, user, asked, partitions, run)
     except NotKnownError:
         return None
     if found is None:
         return None
-    return Limit(_says(name, user, account, found), _remedy(name, user, account, found))
+    return Limit(_says(name, user, asked, found), _remedy(name, found))
 
 
 def _of_associations(
-    name: Named, user: str, account: str, partition: str, run: Run
+    name: Named, user: str, asked: Asks, partitions: Sequence[str], run: Run
 ) -> "_Found | None":
     """Return the limit of the user's association, or of an account above."""
-    text = output([*_SCONTROL, "assoc_mgr", "flags=assoc", f"users={user}"], run)
-    own: list[Values] = []
-    accounts: dict[str, Values] = {}
-    for values in map(_values, text.splitlines()):
-        if values.get("UserName", "").startswith(f"{user}(") and values.get("Account") == account:
-            if values.get("Partition", "") in ("", partition):
-                own.append(values)
-        elif "Account" in values and not values.get("UserName"):
-            accounts[values["Account"]] = values
-    # One that is for the partition alone goes before that for all.
-    own.sort(key=lambda values: not values.get("Partition"))
-    levels = [_Holder(f"{user} in account {account}", f"--user={user}", v) for v in own[:1]]
-    above = account
-    while above in accounts:
-        levels.append(_Holder(f"account {above}", f"--account={above}", accounts.pop(above)))
-        above = levels[-1].values.get("ParentAccount", "").partition("(")[0]
+    own, levels = holders.associations(user, asked.account, partitions, run)
     if name.kind == "Grp":
-        return _fullest([one for level in levels for one in _of_holder(name, level)])
-    found = _fullest(_of_holder(name, levels[0])) if own else None
+        # As SLURM does, from the user up.
+        return _first_over([one for level in levels for one in _of_holder(name, level, asked)])
+    found = _first_over(_of_holder(name, levels[0], asked)) if own else None
     if found is None:
         return None
     # slurmctld hands these down: an association shows what an account above it has.
-    whose = levels[0]
+    whose = levels[0].name
     for level in levels[1:]:
-        if found.most not in [one.most for one in _of_holder(name, level)]:
+        if found.most not in [one.most for one in _of_holder(name, level, asked)]:
             break
-        whose = level
-    return replace(found, holder=whose)
+        whose = level.name
+    return replace(found, holder=replace(found.holder, name=whose))
 
 
-def _partition_qos(partition: str, run: Run) -> list[str]:
-    text = output([*_SCONTROL, "partition", partition.partition(",")[0]], run)
-    name = _values(text).get("QoS", "N/A")
-    return [] if name == "N/A" else [name]
+def _of_qos(
+    name: Named, user: str, asked: Asks, partitions: Sequence[str], run: Run
+) -> "_Found | None":
+    """Return the limit of the partition's QoS, or of the job's.
+
+    Of each resource the first one that has a limit of it counts.
+    """
+    found: list[_Found] = []
+    for both in holders.qos(name, user, asked, partitions, run):
+        limited: set[str] = set()
+        for holder in both:
+            values = holders.limits_of(name, holder)
+            left = {tres: value for tres, value in values.items() if tres not in limited}
+            limited |= left.keys()
+            found += _told(name, holder, left, asked)
+    return _first_over(found)
 
 
-def _of_qos(name: Named, user: str, account: str, qos: Sequence[str], run: Run) -> "_Found | None":
-    """Return the limit of the first QoS that has one: the partition's goes before the job's."""
-    text = output([*_SCONTROL, "assoc_mgr", "flags=qos", f"qos={','.join(qos)}"], run)
-    holders = {"User": ("MaxJobsPU", _names(user)), "Account": ("MaxJobsPA", {account})}
-    known: dict[str, Values] = {}
-    for line in text.splitlines():
-        values = dict(_values(_BLOCK.sub("", line)))
-        for whose, block in _BLOCK.findall(line):
-            # An account may be called as a user is.
-            field, names = holders.get(name.per, ("", set()))
-            if f"{field}=" in block and whose in names:
-                values |= _values(block)
-        known[values.get("QOS", "").partition("(")[0]] = values
-    for one in qos:
-        holder = _Holder(f"QoS {one}", f"--qos={one}", known.get(one, {}))
-        if found := _fullest(_of_holder(name, holder)):
-            return found
-    return None
+def _of_holder(name: Named, holder: Holder, asked: Asks) -> list[_Found]:
+    return _told(name, holder, holders.limits_of(name, holder), asked)
 
 
-def _names(user: str) -> set[str]:
-    """Return what scontrol may call a user among those of a QoS."""
-    try:
-        number = pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return {user}
-    return {user, str(number), f"{user}({number})"}
-
-
-def _values(text: str) -> Values:
-    """Return name -> value; a comment, which is the last, can't change what is before it."""
-    values: dict[str, str] = {}
-    for word in text.split():
-        name, _, value = word.partition("=")
-        values.setdefault(name, value)
-    return values
-
-
-def _field(name: Named) -> str:
-    """Return what scontrol calls a limit."""
-    per = "" if name.kind == "Grp" else _PER[name.per]
-    if name.what in ("Job", "Submit"):
-        jobs = "Jobs" if name.what == "Job" else "SubmitJobs"
-        return f"{name.kind}{jobs}{'' if name.of_account else per}"
-    if name.what == "Wall":
-        return f"{name.kind}Wall{per}"
-    return f"{name.kind}TRES{_MINUTES[name.time]}{per}"
-
-
-def _of_holder(name: Named, holder: _Holder) -> list[_Found]:
-    """Return what an association or a QoS limits of it: of GPUs maybe all and those of a type."""
-    text = holder.values.get(_field(name), "")
-    wanted = _TRES.get(name.what)
-    parts = [("", text)]
-    if wanted:
-        pairs = [part.rpartition("=") for part in text.split(",")]
-        parts = [
-            (tres, value)
-            for tres, _, value in pairs
-            if tres == wanted or (wanted.endswith("/") and tres.startswith(wanted))
-        ]
+def _told(name: Named, holder: Holder, values: Mapping[str, Value], asked: Asks) -> list[_Found]:
+    """Return what an association or a QoS limits: of GPUs maybe all and those of a type."""
     found = []
-    for tres, value in parts:
-        match = _VALUE.fullmatch(value)
-        if match and match[1] != "N":
-            most, used = int(match[1]), int(match[2] or 0)
-            words = _words(name, tres, most)
-            count = _amount(name, tres, used) if match[2] else ""
-            found.append(_Found(holder, words, count, used / (most or 1)))
-    if found and not any(one.used for one in found):
-        # What the job asks for is not known here, so all are told.
+    for tres, value in values.items():
+        wants = _wanted(name, tres, asked)
+        used = value.used or 0
+        if name.kind == "Min":
+            over = wants is not None and wants < value.most
+        elif wants is None:
+            over = value.used is not None and used >= value.most
+        else:
+            over = used + wants > value.most
+        counts = name.what not in ("Job", "Submit")
+        found.append(
+            _Found(
+                holder,
+                _words(name, tres, value.most),
+                _amount(name, tres, used) if value.used is not None else "",
+                _amount(name, tres, wants) if wants is not None and counts else "",
+                over,
+                (used + (wants or 0)) / (value.most or 1),
+            )
+        )
+    if len(found) > 1 and not any(one.used or one.asked for one in found):
+        # Nothing tells them apart, so all are told.
         return [replace(found[0], most=" and ".join(one.most for one in found))]
     return found
 
 
-def _fullest(found: Sequence[_Found]) -> "_Found | None":
-    """Return the limit of which most is used: the others do not keep the job from running."""
-    return max(found, key=lambda one: one.share, default=None)
+def _wanted(name: Named, tres: str, asked: Asks) -> "float | None":
+    """Return how much of a limit the job asks for; None where that is not known."""
+    if name.what in ("Job", "Submit"):
+        return 1
+    if name.what == "Wall":
+        return asked.minutes if name.per == "Job" and asked.minutes else None
+    amount = asked.amount(tres)
+    if amount is None:
+        return None
+    if name.time:
+        return amount * asked.minutes if asked.minutes else None
+    if name.per == "Node":
+        return amount / max(1, asked.tres.get("node", 1))
+    return amount
 
 
-def _says(name: Named, user: str, account: str, found: _Found) -> str:
+def _first_over(found: Sequence[_Found]) -> "_Found | None":
+    """Return the limit that keeps the job from running, or else that of which most is used."""
+    over = (one for one in found if one.over)
+    return next(over, max(found, key=lambda one: one.share, default=None))
+
+
+def _says(name: Named, user: str, asked: Asks, found: _Found) -> str:
+    this = f", and this job asks for {found.asked}" if found.asked else ""
     if name.kind == "Min":
-        return f"The limit: {found.holder.name} wants a job to have at least {found.most}"
+        return f"The limit: {found.holder.name} wants a job to have at least {found.most}{this}"
     whom = {
         "": "all of its jobs together",
         "Job": "a job",
         "Node": "a job on each node",
         "User": f"the jobs of {user} together",
-        "Account": f"the jobs of account {account} together",
+        "Account": f"the jobs of account {asked.account} together",
     }[name.per]
+    ahead = " (what running jobs may still use)" if name.time in _AHEAD else ""
     used = f", in use: {found.used}" if found.used else ""
-    return f"The limit: {found.holder.name} allows {whom} at most {found.most}{used}"
+    return f"The limit: {found.holder.name} allows {whom} at most {found.most}{ahead}{used}{this}"
 
 
 def _words(name: Named, tres: str, number: int) -> str:
@@ -246,33 +195,37 @@ def _words(name: Named, tres: str, number: int) -> str:
     amount = _amount(name, tres, number)
     if name.what == "Wall":
         return amount
-    what = _TRES_WORDS.get(tres) or counted(replace(name, time=""))
-    if tres.startswith("gres/"):
-        kind = tres.partition(":")[2]
-        what = _TRES_WORDS.get(tres.partition(":")[0], tres) + (f" of type {kind}" if kind else "")
+    # `GPU:a100` of gres/gpu:a100.
+    plain, _, kind = tres.partition(":")
+    what = _TRES_WORDS.get(plain) or plain or counted(replace(name, time=""))
+    of_kind = f" of type {kind}" if kind else ""
     if name.time:
-        return f"{amount} minutes of {what}"
-    return f"{amount} of {what}" if tres == "mem" else f"{amount} {what}"
+        minutes = "MiB minutes of memory" if tres == "mem" else f"{what} minutes"
+        ahead = " ahead" if name.time in _AHEAD else ""
+        return f"{amount} {minutes}{of_kind}{ahead}"
+    if tres == "mem":
+        return f"{amount} of memory"
+    if plain in _TRES_WORDS and number != 1:
+        what = "shards of GPUs" if plain == "gres/shard" else f"{what}s"
+    return f"{amount} {what}{of_kind}"
 
 
-def _amount(name: Named, tres: str, number: int) -> str:
+def _amount(name: Named, tres: str, number: float) -> str:
     if name.what == "Wall":
         return duration(number * 60)
     if tres == "mem" and not name.time:
         return shown(number * 2**20)
-    return str(number)
+    return f"{number:g}" if number < 1000 and number != int(number) else f"{number:.0f}"
 
 
-def _remedy(name: Named, user: str, account: str, found: _Found) -> str:
-    other = "" if name.of_account else ", or use another QoS (--qos)"
-    most = found.most
+def _remedy(name: Named, found: _Found) -> str:
+    holder, most = found.holder, found.most
     if name.kind == "Min":
-        return f"ask for {most} or more{other}"
+        return f"ask for {most} or more{holder.other}"
     if name.what == "Wall" and name.per == "Job":
-        return f"scontrol update jobid=JOB timelimit={most}{other}"
+        return f"scontrol update jobid=JOB timelimit={most}{holder.other}"
     if name.per in ("Job", "Node"):
-        return f"scancel JOB, and ask for {most} or less{other}"
-    jobs = {"User": f"--user={user}", "Account": f"--account={account}"}.get(
-        name.per, found.holder.option
-    )
-    return f"wait until others end (squeue {jobs} lists them), or ask for less{other}"
+        return f"scancel JOB, and ask for {most} or less{holder.other}"
+    jobs = " ".join(["squeue", *holder.options])
+    less = "" if name.what in ("Job", "Submit") else ", or ask for less"
+    return f"wait until others end ({jobs} lists them){less}{holder.other}"

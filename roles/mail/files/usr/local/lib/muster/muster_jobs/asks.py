@@ -1,0 +1,1 @@
+../../../../../../../jobs/files/usr/local/lib/muster/muster_jobs/asks.py
