@@ -261,6 +261,10 @@ gpu-check: ## What Muster makes of this machine's NVIDIA GPUs, and a CUDA job, f
 bench: setup vm-packages ## Counts, CPU seconds and wall time of what should be fast
 	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; python $$bench; done
 
+.PHONY: bench-training
+bench-training: setup machine-packages ## The same training on 1 to n nodes of the lab: an hour (docs/training.md)
+	@python tests/bench/training_table.py
+
 .PHONY: docs
 docs: setup ## Write the generated pages of docs/
 	@muster schema --write

@@ -20,6 +20,10 @@ from judge import LOST, SILENT_SECONDS, End, Judge
 
 REPORT_SECONDS = 1.0
 """Between two reports."""
+KEY_BYTES, KEY_SECONDS = 32, 5.0
+"""The secret with which a connection begins, and how long the first process waits for it."""
+STRANGERS = 10
+"""So many connections without it are told: another job could fill the output with more."""
 
 
 class Timer:
@@ -67,7 +71,8 @@ class Workers:
         self._timer, self._error, self._over = Timer(), "", threading.Event()
         self._listener = socket.create_server(("", 0), backlog=processes) if rank == 0 else None
         self._port = self._listener.getsockname()[1] if self._listener else 0
-        self._host, self._key = "", secrets.token_hex(16)
+        self._host, self._key = "", secrets.token_bytes(KEY_BYTES)
+        self._strangers = 0
         self._end: End | None = None
 
     @property
@@ -76,11 +81,12 @@ class Workers:
 
         It tells the others by its framework.
         """
-        return self._port, self._key
+        return self._port, self._key.hex()
 
     def meet(self, host: str, meeting: tuple[int, str]) -> None:
         """Take the first process's node and its `meeting`; before the steps, when all are there."""
-        self._host, (self._port, self._key) = host, meeting
+        self._host, (self._port, key) = host, meeting
+        self._key = bytes.fromhex(key)
 
     def work(self, step: int) -> AbstractContextManager[None]:
         """Return a context for what this process does in a step without waiting for others."""
@@ -104,7 +110,7 @@ class Workers:
 
     def _report(self) -> dict[str, object]:
         ending = {"done": not self._error, "error": self._error} if self._over.is_set() else {}
-        who = {"key": self._key, "rank": self._rank, "node": platform.node()}
+        who = {"rank": self._rank, "node": platform.node()}
         return {**who, **self._timer.report(), **ending}
 
     # -- the first process ------------------------------------------------------------------------
@@ -137,28 +143,44 @@ class Workers:
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+            connection, (host, *_) = listener.accept()
+            threading.Thread(target=self._admit, args=(connection, host), daemon=True).start()
+
+    def _admit(self, connection: socket.socket, host: str) -> None:
+        """Listen to who has the key; of others nothing is parsed."""
+        with connection:
+            try:
+                connection.settimeout(KEY_SECONDS)
+                given = _exactly(connection, KEY_BYTES)
+            except OSError:
+                given = b""
+            if secrets.compare_digest(given, self._key):
+                connection.settimeout(None)
+                self._listen(connection)
+                return
+        with self._lock:
+            self._strangers += 1
+            number = self._strangers
+        if number <= STRANGERS:
+            more = "; others are not told" if number == STRANGERS else ""
+            print(f"a stranger at {host} has no key: the connection is closed{more}", flush=True)
 
     def _listen(self, connection: socket.socket) -> None:
         """Take the reports of a process, and answer each."""
         rank: int | None = None
-        with connection, connection.makefile("rw", encoding="utf-8") as stream:
+        with connection.makefile("rw", encoding="utf-8") as stream:
             try:
                 for line in stream:
                     said = json.loads(line)
-                    if not secrets.compare_digest(said["key"].encode(), self._key.encode()):
-                        raise ValueError("it has another key")
                     rank = int(said["rank"])
                     with self._lock:
                         self._judge.report(said, time.monotonic())
                     answer = {"why": self._end.why, "code": self._end.code} if self._end else {}
                     stream.write(json.dumps(answer) + "\n")
                     stream.flush()
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                # A worker's, which the judge concludes from, or a stranger's, with any content.
-                who = "a stranger" if rank is None else f"worker {rank}"
-                print(f"the connection of {who} ended: {error!r}", flush=True)
+            except (OSError, ValueError, KeyError) as error:
+                # The judge concludes what that means.
+                print(f"the connection of worker {rank} ended: {error!r}", flush=True)
         if rank is not None:
             with self._lock:
                 self._judge.closed(rank)
@@ -173,6 +195,7 @@ class Workers:
                 socket.create_connection((self._host, self._port), SILENT_SECONDS) as connection,
                 connection.makefile("rw", encoding="utf-8") as stream,
             ):
+                connection.sendall(self._key)
                 while True:
                     report = self._report()
                     step = report["step"]
@@ -200,3 +223,11 @@ class Workers:
         if end.code == LOST:
             self._lost.write_text(f"{end.why}\n", encoding="utf-8")
         os._exit(end.code)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    """Return so many bytes of a connection, or fewer where it ends before."""
+    found = b""
+    while len(found) < size and (more := connection.recv(size - len(found))):
+        found += more
+    return found

@@ -30,6 +30,8 @@ class Machine:
     address: str
     release: str
     gpus: int = 0
+    cores: int = 2
+    """The first ones of this machine, which all machines share."""
     image: str = ""
     """Podman's image; empty: the bare one of the release."""
 
@@ -147,7 +149,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         _equip(fleet, machine)
         return False
     # Nodes have two cores whatever this machine has, so one definition fits everywhere.
-    cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:2])
+    cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[: machine.cores])
     mounts = [
         word
         for source, target in fleet.shares.items()

@@ -93,6 +93,7 @@ class Instance:
                     address=of_host["ansible_host"],
                     release=release,
                     gpus=of_host.get("container_gpus", 0),
+                    cores=of_host.get("container_cores", 2),
                 )
                 for host, of_host in variables.items()
             ),

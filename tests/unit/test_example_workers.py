@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -226,15 +227,54 @@ def test_a_bug_is_no_loss_and_python_s_own_words_stay(pair: Callable[[str], Pair
 def test_a_stranger_s_report_does_not_count(pair: Callable[[str], Pair]) -> None:
     both = pair("ends later")
     port, _ = json.loads(both.meeting.read_text())
-    lie = '{"key": "guessed", "rank": 1, "error": "a lie"}'
-    for line in "{}", "[]", "no JSON", '{"key": 7}', lie:
+    lie = b'{"rank": 1, "error": "a lie"}\n'
+    for words in b"", b"{}\n", lie, bytes(32) + lie, b"x" * 32 + lie:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
-            stranger.sendall(f"{line}\n".encode())
-            assert stranger.recv(100) == b"", f"{line} was answered"
+            stranger.sendall(words)
+            stranger.shutdown(socket.SHUT_WR)
+            try:
+                assert stranger.recv(100) == b"", f"{words!r} was answered"
+            except ConnectionResetError:
+                # What it has sent beyond the key was not even read.
+                assert len(words) > 32
     code, output = both.ended(0)
     assert code == 0, output
-    assert output.count("the connection of a stranger ended") == 5
+    assert output.count("a stranger at 127.0.0.1 has no key") == 5
     assert both.ended(1) == (0, "whole 1\n")
+
+
+def test_of_a_stranger_nothing_is_parsed_and_ten_are_told(
+    judge: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import workers
+
+    def parsed(text: str) -> None:
+        raise AssertionError(f"{text} was parsed")
+
+    monkeypatch.setattr(workers.json, "loads", parsed)
+    first = workers.Workers(0, 1, tmp_path / "lost")
+    port, key = first.meeting
+    assert len(bytes.fromhex(key)) == workers.KEY_BYTES == 32
+    first.meet("127.0.0.1", (port, key))
+    with first:
+        for _ in range(12):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+                stranger.sendall(b'{"rank": 0, "step": 9, "error": "a lie", "seconds": 1}\n')
+                stranger.shutdown(socket.SHUT_WR)
+                with suppress(ConnectionResetError):
+                    assert stranger.recv(1) == b""
+        until(lambda: first._strangers == 12)
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == workers.STRANGERS
+    assert said[-1].endswith("; others are not told")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, five seconds at most."""
+    deadline = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.proof("waits 20 s for a process that is stopped")
