@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -109,10 +110,23 @@ class Page:
             if kind in (None, match[1])
         ]
 
+    def table(self, *head: str) -> list[list[str]]:
+        """The cells of the table with these heads, without backticks."""
+        first = f"| {' | '.join(head)} |\n"
+        lines = self.text.split(first, 1)[1].partition("\n\n")[0].splitlines()[1:]
+        return [[cell.strip(" `") for cell in line[1:-1].split(" | ")] for line in lines]
+
     @property
     def commands(self) -> list[Command]:
         """The commands of all its console blocks."""
         return [command for block in self.blocks("console") for command in block.commands]
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Return a mapping with the changes of another one."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {key: merged(old.get(key), value) for key, value in new.items()}
+    return new
 
 
 def pages() -> list[Page]:

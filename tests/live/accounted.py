@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import (
@@ -23,7 +22,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.sacctmgr import (
     Sacctmgr,
     apply,
 )
-from documentation import ROOT, Page
+from documentation import ROOT, Page, merged
 from emulation import EMULATED_CGROUP, EMULATED_SLURM, Emulation, emulated, wait_for
 
 from muster.cli.render import by_name
@@ -81,15 +80,10 @@ def lab_of_page(page: str, folder: Path) -> Definition:
     assert head
     file = inventory / head[1]
     old = yaml.safe_load(file.read_text(encoding="utf-8"))
-    file.write_text(yaml.safe_dump(merged(old, yaml.safe_load(block.text))), encoding="utf-8")
+    # In their order: the first account that lists somebody is the default one.
+    changed = yaml.safe_dump(merged(old, yaml.safe_load(block.text)), sort_keys=False)
+    file.write_text(changed, encoding="utf-8")
     return load(inventory)
-
-
-def merged(old: Any, new: Any) -> Any:
-    """Return a mapping with the changes of another one."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        return old | {key: merged(old.get(key), value) for key, value in new.items()}
-    return new
 
 
 def for_release(definition: Definition, release: str, slurm: Mapping[str, str | int]) -> Definition:

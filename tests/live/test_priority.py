@@ -16,7 +16,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan impo
     parse,
     wanted,
 )
-from documentation import ROOT
+from documentation import ROOT, Page
 from emulation import Emulation, wait_for
 
 from muster.definition import Definition
@@ -138,6 +138,19 @@ def test_a_limit_refuses_one_job_and_takes_its_neighbour(lab, case):
     shares = GPUS if any("--gpus" in option for option in options) else GPUS[:1]
     assert message in lab.refusal(login, *shares, "--hold", *options)
     assert lab.submit(neighbour, *GPUS, "--hold", *others).isdigit()
+
+
+@pytest.mark.parametrize(
+    ("login", "line", "sees"), Page(ROOT / "docs/limits.md").table("who", "types", "sees")
+)
+def test_each_line_of_the_page_does_what_the_page_says(lab, login, line, sees):
+    lab.run("sh", "-c", f"printf '#!/bin/sh\nsleep 600\n' >/home/{login}/job.sh")
+    line = line.replace("sbatch ", "sbatch --parsable --output=/dev/null ")
+    if sees.startswith("it runs"):
+        lab.runs(lab.as_user(login, "sh", "-c", line))
+        return
+    # Refused, or told that it would wait for ever.
+    assert sees in lab.as_user(login, "sh", "-c", f"{line} 2>&1 || true")
 
 
 def test_more_jobs_than_a_user_may_have_are_refused(lab):

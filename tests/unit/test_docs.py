@@ -23,7 +23,7 @@ import prove
 import pytest
 import typer
 import yaml
-from documentation import ROOT, Block, Command, Page, pages
+from documentation import ROOT, Block, Command, Page, merged, pages
 
 from muster import definition, secrets
 from muster.autoscaler.report import timeline
@@ -473,12 +473,6 @@ def merge_into(copy: Path, block: Block) -> None:
     file = copy / head[1]
     old = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
     file.write_text(yaml.safe_dump(merged(old, yaml.safe_load(block.text))), encoding="utf-8")
-
-
-def merged(old: Any, new: Any) -> Any:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return old | {key: merged(old.get(key), value) for key, value in new.items()}
-    return new
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits import (
     ASSOCIATION_FIELDS,
     QOS_FIELDS,
+    QOS_LIST,
     Fields,
     Key,
     Settings,
@@ -22,6 +23,8 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_state impo
 )
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import ordered
 
+CLOSED: Key = ("GrpSubmitJobs", "")
+"""Of a QoS: 0 lets no new job in, while those that are there go on."""
 # Names in one command, so that its arguments stay well below the kernel's limit.
 NAMES_PER_COMMAND = 200
 
@@ -53,11 +56,16 @@ def unlisted_qos(current: State, wish: State) -> set[str]:
 
 
 def target(
-    current: State, wish: State, prune: bool = False, busy: frozenset[tuple[str, str]] = frozenset()
+    current: State,
+    wish: State,
+    prune: bool = False,
+    busy: frozenset[tuple[str, str]] = frozenset(),
+    draining: frozenset[Job] = frozenset(),
 ) -> State:
     """Return the State to reach: what is wanted, and what is there and is not to be removed.
 
     `busy` holds the (account, user) that have jobs: with `prune` they and the accounts above stay.
+    `draining` holds jobs that keep a QoS which is not wanted any more, until they have ended.
     """
     accounts, associations = unlisted(current, wish)
     if prune:
@@ -90,12 +98,49 @@ def target(
         qos_of_root=current.qos_of_root,
         tres=current.tres,
     )
-    return _with_settings(goal, current, wish, prune)
+    goal = _with_settings(goal, current, wish, prune, {job.qos for job in draining})
+    for job in sorted(draining):
+        goal = _drained(goal, wish, job)
+    return goal
 
 
-def _with_settings(goal: State, current: State, wish: State, prune: bool) -> State:
+def _drained(goal: State, wish: State, job: Job) -> State:
+    """Return `goal` with the QoS of a job in the list that its association goes by.
+
+    A QoS that is not wanted at all takes no new jobs.
+    """
+    if job.qos not in wish.qos:
+        closed = {**goal.qos[job.qos], CLOSED: "0"}
+        goal = replace(goal, qos={**goal.qos, job.qos: closed})
+    names = qos_of(goal, job.user, job.account)
+    if job.qos in names:
+        return goal
+    # The account's list, or that of the user if there is one: each run writes both as they are
+    # wanted, so that the run after the last job takes it out.
+    text = ",".join(sorted(names | {job.qos}))
+    association = (job.user, job.account, "")
+    own = goal.settings.get(association, {})
+    if (QOS_LIST, "") in own:
+        settings = {**goal.settings, association: {**own, (QOS_LIST, ""): text}}
+        return replace(goal, settings=settings)
+    name = job.account
+    while (QOS_LIST, "") not in goal.accounts[name].settings:
+        above = goal.accounts[name].parent
+        if above not in goal.accounts:
+            name = job.account
+            break
+        name = above
+    account = goal.accounts[name]
+    longer = replace(account, settings={**account.settings, (QOS_LIST, ""): text})
+    return replace(goal, accounts={**goal.accounts, name: longer})
+
+
+def _with_settings(
+    goal: State, current: State, wish: State, prune: bool, draining: set[str]
+) -> State:
     """Return `goal` with limits and QoS: those that are wanted, and those set by hand."""
     removed = unlisted_qos(current, wish) if prune and not current.has_other_clusters else set()
+    removed -= draining
     accounts = dict(goal.accounts)
     for name, account in wish.accounts.items():
         before = current.accounts.get(name)
@@ -117,8 +162,14 @@ def _with_settings(goal: State, current: State, wish: State, prune: bool) -> Sta
                 prune,
             )
     qos = {name: settings for name, settings in current.qos.items() if name not in removed}
+    closed = {name for name in wish.qos if current.qos.get(name, {}).get(CLOSED) == "0"}
+    # One that was drained and comes back takes jobs again.
+    opened = closed - _used_qos(current) if closed else closed
     for name, wanted in wish.qos.items():
-        qos[name] = _merged(QOS_FIELDS, current.qos.get(name, {}), wanted, prune)
+        there = current.qos.get(name, {})
+        if name in opened:
+            there = {key: value for key, value in there.items() if key != CLOSED}
+        qos[name] = _merged(QOS_FIELDS, there, wanted, prune)
     return replace(
         goal,
         accounts={
@@ -132,6 +183,16 @@ def _with_settings(goal: State, current: State, wish: State, prune: bool) -> Sta
         },
         qos={name: without_qos(settings, removed) for name, settings in qos.items()},
     )
+
+
+def _used_qos(state: State) -> set[str]:
+    """Return the QoS that some association may use."""
+    return {
+        name
+        for user, of_user in state.users.items()
+        for account, _ in of_user.associations
+        for name in qos_of(state, user, account)
+    }
 
 
 def _merged(fields: Fields, current: Settings, wish: Settings, prune: bool) -> dict[Key, str]:
@@ -164,14 +225,14 @@ def set_by_hand(current: State, wish: State) -> list[tuple[str, Fields, Key, Set
     ]
 
 
-def jobs_without_qos(current: State, goal: State, jobs: Iterable[Job]) -> dict[str, list[str]]:
-    """Return the QoS that pending or running jobs could use and would not, with these jobs."""
-    losing: dict[str, list[str]] = {}
-    for job in jobs:
-        had = qos_of(current, job.user, job.account)
-        if job.qos in had and job.qos not in qos_of(goal, job.user, job.account):
-            losing.setdefault(job.qos, []).append(job.number)
-    return losing
+def jobs_without_qos(current: State, goal: State, jobs: Iterable[Job]) -> list[Job]:
+    """Return the pending or running jobs that could use their QoS and would not."""
+    return [
+        job
+        for job in jobs
+        if job.qos in qos_of(current, job.user, job.account)
+        and job.qos not in qos_of(goal, job.user, job.account)
+    ]
 
 
 def takes_qos_away(current: State, goal: State) -> bool:

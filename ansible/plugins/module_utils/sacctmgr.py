@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
     Job,
@@ -128,32 +128,42 @@ def one_line(text: str) -> str:
 
 
 def decide(
-    slurmdbd: Sacctmgr, current: State, wish: State, prune: bool
-) -> tuple[State, frozenset[tuple[str, str]]]:
-    """Return the State to reach, and the (account, user) that have jobs if that matters to it.
+    slurmdbd: Sacctmgr, current: State, wish: State, prune: bool, drain: bool = False
+) -> tuple[State, frozenset[tuple[str, str]], frozenset[Job]]:
+    """Return the State to reach, the (account, user) that have jobs, and the jobs that keep a QoS.
+
+    The last two only if they matter to it.
 
     Raises:
-        RefusedError: jobs could no longer use their QoS.
+        RefusedError: jobs could no longer use their QoS, and it is not to be drained.
 
     """
     goal = target(current, wish, prune)
     removes = prune and any(unlisted(current, wish))
     if not removes and not takes_qos_away(current, goal):
-        return goal, frozenset()
+        return goal, frozenset(), frozenset()
     jobs = slurmdbd.jobs()
     busy = frozenset((job.account, job.user) for job in jobs)
     goal = target(current, wish, prune, busy)
     losing = jobs_without_qos(current, goal, jobs)
-    if losing:
+    if losing and not drain:
         raise RefusedError(
-            "; ".join(
-                f"QoS {name} would be taken from jobs {_some(numbers)}"
-                for name, numbers in sorted(losing.items())
-            )
-            + ": wait until they have ended, cancel them, or give them another QoS "
-            "(scontrol update jobid=... qos=...), and run again"
+            f"{by_qos(losing, 'would be taken from')}: wait until they have ended, cancel them, or "
+            "give them another QoS (scontrol update jobid=... qos=...), and run again; "
+            "accounts_drain_qos: true leaves it to these jobs alone"
         )
-    return goal, busy
+    draining = frozenset(losing)
+    return target(current, wish, prune, busy, draining), busy, draining
+
+
+def by_qos(jobs: Iterable[Job], what: str) -> str:
+    """Return `QoS NAME WHAT jobs NUMBERS` for each QoS of some jobs."""
+    numbers: dict[str, list[str]] = {}
+    for job in jobs:
+        numbers.setdefault(job.qos, []).append(job.number)
+    return "; ".join(
+        f"QoS {name} {what} jobs {_some(some)}" for name, some in sorted(numbers.items())
+    )
 
 
 def _some(numbers: list[str]) -> str:
@@ -163,7 +173,13 @@ def _some(numbers: list[str]) -> str:
 
 
 def apply(
-    slurmdbd: Sacctmgr, current: State, wish: State, prune: bool, busy: frozenset[tuple[str, str]]
+    slurmdbd: Sacctmgr,
+    current: State,
+    wish: State,
+    prune: bool,
+    busy: frozenset[tuple[str, str]],
+    *,
+    draining: frozenset[Job] = frozenset(),
 ) -> list[list[str]]:
     """Run the plan until slurmdbd holds the goal; return the commands.
 
@@ -176,7 +192,7 @@ def apply(
     """
     done, said = [], []
     for _ in range(2):
-        goal = target(current, wish, prune, busy)
+        goal = target(current, wish, prune, busy, draining)
         commands = plan(slurmdbd.cluster, current, goal)
         for command in commands:
             done.append(command)
@@ -186,7 +202,7 @@ def apply(
         if not commands:
             return done
         current = slurmdbd.state()
-    left = plan(slurmdbd.cluster, current, target(current, wish, prune, busy))
+    left = plan(slurmdbd.cluster, current, target(current, wish, prune, busy, draining))
     if left:
         raise RefusedError(
             f"slurmdbd did not take: {'; '.join(map(shlex.join, left))}"

@@ -39,6 +39,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.refused_error import 
 from ansible_collections.muster.slurm.plugins.module_utils.sacctmgr import (
     Sacctmgr,
     apply,
+    by_qos,
     decide,
 )
 
@@ -62,7 +63,7 @@ description:
     unless O(prune) is true.
   - One run at a time on a host changes accounts and limits; another one waits for it.
   - A QoS that pending or running jobs use is not taken from them; the module refuses, with their
-    numbers.
+    numbers, unless O(drain_qos) is true.
 options:
   cluster:
     description: ClusterName. It is registered if slurmdbd does not know it.
@@ -178,6 +179,14 @@ options:
         Without O(prune) all are kept, and named in a warning.
     type: bool
     default: false
+  drain_qos:
+    description:
+      - What happens to a QoS that is taken away and that pending or running jobs use. If true, it is
+        left to their accounts until a run finds no such job, and the run names the jobs. One that
+        is not listed any more takes no new jobs meanwhile (C(GrpSubmitJobs=0)); of one that other
+        accounts go on using, new jobs of these accounts still come. If false, the module refuses.
+    type: bool
+    default: false
   slurmctld_runs:
     description:
       - Whether slurmctld runs with the slurm.conf that belongs to the limits. It tells slurmdbd
@@ -235,6 +244,11 @@ unlisted:
   type: list
   elements: str
   returned: always
+draining:
+  description: Jobs that keep a QoS which is taken away, by O(drain_qos).
+  type: list
+  elements: str
+  returned: always
 kept:
   description: Those of RV(unlisted) that O(prune) could not remove, each with the reason.
   type: list
@@ -256,6 +270,7 @@ class Params(TypedDict):
     users: list[UserOptions]
     qos: list[QosOptions]
     prune: bool
+    drain_qos: bool
     slurmctld_runs: bool
     host: str
     port: int
@@ -323,6 +338,7 @@ def main() -> None:
                 },
             },
             "prune": {"type": "bool", "default": False},
+            "drain_qos": {"type": "bool", "default": False},
             "slurmctld_runs": {"type": "bool", "default": True},
             "host": {"type": "str", "default": "localhost"},
             "port": {"type": "int", "default": 6819},
@@ -353,10 +369,10 @@ def change(module: AnsibleModule, options: Params) -> None:
     slurmdbd = Sacctmgr(cluster, options["host"], options["port"], options["timeout_seconds"])
     current = read(module, slurmdbd)
     current, wish, deferred = with_known_tres(module, slurmdbd, current, wish)
-    goal, busy = decide(slurmdbd, current, wish, prune)
+    goal, busy, draining = decide(slurmdbd, current, wish, prune, options["drain_qos"])
     commands = plan(cluster, current, goal)
     if commands and not module.check_mode:
-        commands = apply(slurmdbd, current, wish, prune, busy)
+        commands = apply(slurmdbd, current, wish, prune, busy, draining=draining)
     kept = described(*unlisted(goal, wish), unlisted_qos(goal, wish)) + by_hand(goal, wish)
     if kept and prune:
         module.warn(
@@ -367,6 +383,10 @@ def change(module: AnsibleModule, options: Params) -> None:
             f"{cluster}: not in the definition, and kept: {', '.join(kept)}; "
             "accounts_prune: true removes them"
         )
+    if draining:
+        module.warn(
+            f"{cluster}: {by_qos(sorted(draining), 'is left to')}; run again when they have ended"
+        )
     changed = limits_changed(current, goal)
     module.exit_json(
         changed=bool(commands),
@@ -374,6 +394,7 @@ def change(module: AnsibleModule, options: Params) -> None:
         changes=changed,
         unlisted=described(*unlisted(current, wish), unlisted_qos(current, wish))
         + by_hand(current, wish),
+        draining=sorted(job.number for job in draining),
         kept=kept if prune else [],
         deferred=deferred,
         diff=[

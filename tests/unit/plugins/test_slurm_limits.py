@@ -22,7 +22,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
     limits_changed,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
-from documentation import ROOT, Page
+from documentation import ROOT, Page, merged
 from lab_with_limits import (
     ACCOUNTS,
     ALAN,
@@ -60,12 +60,6 @@ def test_each_limit_of_the_definition_is_one_of_sacctmgr(kind, fields):
     assert {limits.sacctmgr_name(key) for key in keys} <= fields.keys()
 
 
-def merged(old, new):
-    if isinstance(old, dict) and isinstance(new, dict):
-        return old | {key: merged(old.get(key), value) for key, value in new.items()}
-    return new
-
-
 @pytest.fixture(scope="module")
 def lab_for_ten(tmp_path_factory):
     """The definition of docs/limits.md, as options of the module."""
@@ -75,6 +69,8 @@ def lab_for_ten(tmp_path_factory):
     # The other is its reservations.
     change, _ = Page(ROOT / "docs/limits.md").blocks("yaml")
     whole = merged(yaml.safe_load(file.read_text()), yaml.safe_load(change.text))
+    # The recordings below are older than this account.
+    del whole["cluster"]["accounts"]["spare"]
     file.write_text(yaml.safe_dump(whole))
     definition = load(lab)
     users = [user(**entry) for entry in people.account_users(definition)]

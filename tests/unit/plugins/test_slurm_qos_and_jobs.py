@@ -8,6 +8,7 @@ from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
     Job,
     jobs_without_qos,
+    plan,
     takes_qos_away,
     target,
     unlisted_qos,
@@ -26,6 +27,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.refused_error import 
 from ansible_collections.muster.slurm.plugins.modules import slurm_accounts
 from lab_with_limits import (
     ACCOUNTS,
+    ALAN,
     ASSOCIATIONS,
     HAS,
     NORMAL,
@@ -81,8 +83,8 @@ def test_jobs_that_could_no_longer_use_their_qos_are_found(prune):
     current = parse("lab", HAS)
     goal = target(current, wanted(*WITHOUT_OLD), prune)
     assert takes_qos_away(current, goal)
-    assert jobs_without_qos(current, goal, JOBS) == {"old": ["7", "8_[1-3]"]}
-    assert jobs_without_qos(current, target(current, wanted(*SETTLED)), JOBS) == {}
+    assert jobs_without_qos(current, goal, JOBS) == JOBS[:2]
+    assert jobs_without_qos(current, target(current, wanted(*SETTLED)), JOBS) == []
 
 
 def test_allowed_qos_come_from_the_nearest_list_upwards():
@@ -117,7 +119,8 @@ def test_jobs_in_a_qos_that_was_added_by_hand_keep_it():
     current = parse("lab", BY_HAND)
     goal = target(current, wanted(*SETTLED), prune=True)
     assert goal.qos.keys() == {"normal", "old", "scavenger"}
-    assert jobs_without_qos(current, goal, [Job("7", "lab-test", "ada", "long")]) == {"long": ["7"]}
+    of_ada = Job("7", "lab-test", "ada", "long")
+    assert jobs_without_qos(current, goal, [of_ada]) == [of_ada]
 
 
 def test_qos_of_a_slurmdbd_with_other_clusters_are_not_removed():
@@ -179,8 +182,61 @@ def test_of_many_jobs_the_first_are_named(talk):
 
 def test_a_qos_without_jobs_is_taken(talk):
     slurmdbd = talk(FakeSlurmdbd(jobs="9|lab-test|alan|normal\n"))
-    goal, _ = sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
+    goal, *_ = sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
     assert set(goal.qos) == {"normal", "scavenger"}
+
+
+def drained(talk, options, prune=False, jobs="7|lab-test|ada|old\n", has=HAS):
+    fake = FakeSlurmdbd(jobs=jobs)
+    fake.outputs = has
+    slurmdbd = talk(fake)
+    current = slurmdbd.state()
+    goal, _, left_to = sacctmgr.decide(slurmdbd, current, wanted(*options), prune, drain=True)
+    said = [" ".join(words) for words in plan("lab", current, goal)]
+    return said, sorted(job.number for job in left_to)
+
+
+CLOSE_OLD = "modify qos where name=old set GrpSubmitJobs=0"
+CLOSED_QOS = QOS.replace("NoReserve|1.000000|||||", "NoReserve|1.000000||||0|")
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_qos_that_is_drained_is_left_to_its_jobs_and_takes_no_new_ones(talk, prune):
+    said, left_to = drained(talk, WITHOUT_OLD, prune)
+    assert [line for line in said if "old" in line] == [CLOSE_OLD]
+    assert left_to == ["7"]
+    # A second run changes nothing while they run.
+    again, left_to = drained(talk, WITHOUT_OLD, prune, has=HAS | {"qos": CLOSED_QOS})
+    assert [line for line in again if "old" in line] == []
+    assert left_to == ["7"]
+
+
+def test_a_drained_qos_goes_when_its_jobs_have_ended(talk):
+    said, left_to = drained(talk, WITHOUT_OLD, True, jobs="", has=HAS | {"qos": CLOSED_QOS})
+    assert f"modify account {WHERE} QOSLevel=normal,scavenger" in said
+    assert said[-1] == "delete qos where name=old"
+    assert left_to == []
+
+
+def test_a_qos_that_others_go_on_using_is_not_closed(talk):
+    of_lab_test_alone = changed(qos=["normal", "scavenger"])
+    said, left_to = drained(talk, of_lab_test_alone)
+    assert (said, left_to) == ([], ["7"])
+
+
+def test_a_list_of_the_users_own_keeps_it_too(talk):
+    own = ASSOCIATIONS.replace("lab-test|ada|||1||", "lab-test|ada|||1|normal,old|")
+    options = changed(associations=[ALAN, association("ada", qos=["normal"])])
+    said, left_to = drained(talk, options, has=HAS | {"associations": own})
+    assert (said, left_to) == ([], ["7"])
+
+
+def test_a_drained_qos_that_comes_back_takes_jobs(talk):
+    without = ASSOCIATIONS.replace("normal,old,scavenger|", "normal,scavenger|")
+    has = HAS | {"qos": CLOSED_QOS, "associations": without}
+    assert "modify qos where name=old set GrpSubmitJobs=-1" in commands(SETTLED, has=has)
+    # What somebody closed by hand stays so.
+    assert commands(SETTLED, has=HAS | {"qos": CLOSED_QOS}) == []
 
 
 H100 = changed(limits={"GrpTRES": {"gres/gpu:h100": 2}})
