@@ -7,10 +7,18 @@ may be anywhere that the next run sees too: in a home, in a project's folder.
 
 import hashlib
 import os
+import platform
 import re
+import time
 from pathlib import Path
 
 _NAME = re.compile(r"(\d{10})-([0-9a-f]{64})\.ckpt")
+POLL_SECONDS = 1.0
+"""Between two looks for a file that another node has written."""
+
+
+class CheckpointError(Exception):
+    """Why a checkpoint can't be read, in one sentence."""
 
 
 class Checkpoints:
@@ -42,20 +50,57 @@ class Checkpoints:
         for _, old in self._found()[self.keep :]:
             old.unlink()
 
-    def newest(self) -> tuple[int, bytes] | None:
-        """Return number and content of the newest one that is whole; None: there is none.
+    def newest(self) -> str | None:
+        """Return the name of the newest one that is whole; None: there is none.
 
         One whose content is not what its name says is named, and the one before it is taken.
         """
-        for number, path in self._found():
-            content = path.read_bytes()
-            if f"-{hashlib.sha256(content).hexdigest()}." in path.name:
-                return number, content
+        for _, path in self._found():
+            if _is_whole(path.name, path.read_bytes()):
+                return path.name
             print(f"{path} is damaged, and left out: remove it", flush=True)
         return None
+
+    def read(self, name: str, seconds: float) -> bytes:
+        """Return the content of the one that has a name, on any node.
+
+        Args:
+            name: What `newest` said, on another node perhaps.
+            seconds: How long it may take until this node sees it: file servers' clients remember
+                what was not there.
+
+        Raises:
+            CheckpointError: this node does not see it, or not whole.
+
+        """
+        path, until, seen = self.folder / name, time.monotonic() + seconds, "is not there"
+        if not _NAME.fullmatch(name):
+            raise CheckpointError(f"{name!r} is no name of a checkpoint")
+        while True:
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                # A look at the folder has the client ask the server again.
+                self._found()
+            else:
+                if _is_whole(name, content):
+                    return content
+                seen = "is not whole"
+            if time.monotonic() >= until:
+                raise CheckpointError(
+                    f"{path} {seen} on {platform.node()}, {seconds:g} s after another node has "
+                    "read it: all nodes of the job have to see the folder, in a home or a "
+                    "project's folder"
+                )
+            time.sleep(POLL_SECONDS)
 
     def _found(self) -> list[tuple[int, Path]]:
         """Return all, the newest first."""
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
         matches = ((_NAME.fullmatch(path.name), path) for path in paths)
         return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
+
+
+def _is_whole(name: str, content: bytes) -> bool:
+    """Whether the content is what a name says."""
+    return f"-{hashlib.sha256(content).hexdigest()}." in name

@@ -4,7 +4,8 @@
 What is here beside PyTorch's own is what a cluster adds: checkpoints that the first process writes
 to FOLDER (checkpoints.py), a stop on which all of them agree, and a word about who is slow or lost
 (workers.py). Each has a GPU of its own, or none where the nodes have none. A file FOLDER.stopped
-says that the run ended before the last step, FOLDER.lost that a worker was lost.
+says that the run ended before the last step, with exit code 75, FOLDER.lost that a worker was lost.
+Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import math
 import os
 import platform
 import signal
+import sys
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found]
 from checkpoints import Checkpoints
+from metrics import Metrics
 from torch import distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks import (  # type: ignore[import-not-found]
     default_hooks,
@@ -33,6 +36,10 @@ RATE = 1e-3
 """Learning rate of one process."""
 WARM_UP_STEPS = 500
 """Until a rate that --scale-lr has raised is reached."""
+ENDING_SECONDS = 10
+"""So much before processes give up waiting, workers.py says who is stuck."""
+STOPPED = 75
+"""Exit code of a run that was told to stop and has saved: another one goes on (EX_TEMPFAIL)."""
 
 
 def rate(step: int, processes: int, scale: str | None) -> float:
@@ -95,12 +102,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--profile", action="store_true", help="a trace, into FOLDER.profile")
     parser.add_argument(
         "--wait",
-        type=int,
+        type=patience,
         default=30,
         metavar="SECONDS",
-        help="how long processes wait for each other in a step: longer than saving takes",
+        help="how long processes wait for each other in a step, 15 to 3600: longer than saving "
+        "takes (default: 30)",
     )
     return parser.parse_args()
+
+
+def patience(text: str) -> int:
+    """Return how long to wait: a run in which nobody gives up keeps its nodes to the time limit."""
+    seconds = int(text)
+    if not 15 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not from 15 to 3600")
+    return seconds
 
 
 def save(
@@ -138,46 +154,66 @@ def join(seconds: int) -> tuple[Any, torch.device]:
     return distributed.new_group(timeout=timedelta(seconds=seconds)), device
 
 
-def main() -> None:
-    """Train until the last step, or until SIGTERM."""
+def model_on(
+    device: torch.device, group: Any, how: str | None
+) -> nn.parallel.DistributedDataParallel:
+    """Return the model, the same in all processes, whose gradients they exchange."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
+    devices = [device.index] if device.index is not None else None
+    network = nn.parallel.DistributedDataParallel(model, devices, process_group=group)
+    compress(network, how)
+    return network
+
+
+def work(
+    network: nn.Module, step: int, place: tuple[int, int], device: torch.device
+) -> torch.Tensor:
+    """Return the loss of a step. Each process has data of its own, also after a restart."""
+    rank, processes = place
+    source = torch.Generator().manual_seed(step * processes + rank)
+    points = torch.randn(128, 64, generator=source).to(device)
+    loss = nn.functional.mse_loss(network(points), points.sum(1, keepdim=True))
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return loss
+
+
+def main() -> int:
+    """Train until the last step, or until SIGTERM; return the exit code."""
     options = arguments()
     ends = ("stopped", "lost", "profile")
     stopped, lost, profiled = (options.folder.with_name(f"{options.folder.name}.{e}") for e in ends)
     checkpoints = Checkpoints(options.folder)
+    metrics = Metrics(Path(os.environ.get("MUSTER_METRICS") or f"{options.folder}.jsonl"))
 
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     group, device = join(options.wait)
     rank, processes = distributed.get_rank(), distributed.get_world_size()
     first = rank == 0
-    torch.manual_seed(1)
 
-    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
-    network = nn.parallel.DistributedDataParallel(
-        model, [device.index] if device.index is not None else None, process_group=group
-    )
-    compress(network, options.compress)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE)
+    network = model_on(device, group, options.compress)
+    model, optimizer = network.module, torch.optim.AdamW(network.parameters(), lr=RATE)
     # All go on from what the first one read: another node may not see the newest file yet.
-    workers = Workers(rank, processes, lost)
+    workers = Workers(rank, processes, lost, options.wait - ENDING_SECONDS)
     told_all: list[Any] = [checkpoints.newest() if first else None, workers.meeting]
     distributed.broadcast_object_list(told_all)
-    newest, meeting = told_all
-    step = resume(newest[1], model, optimizer, device) if newest else 0
+    name, meeting = told_all
+    # Each reads it itself: it may be larger than what processes should send each other.
+    step = resume(checkpoints.read(name, options.wait), model, optimizer, device) if name else 0
     if first:
+        metrics.begin(step)
         print(f"{processes} processes, from step {step}", flush=True)
+    # From here on they wait for each other no longer than in a step.
+    distributed.barrier()
 
     stop = torch.zeros(1, device=device)
     workers.meet(os.environ["MASTER_ADDR"], meeting)
     with workers, profiler(profiled, rank) if options.profile else nullcontext() as trace:
         while step < options.steps and not stop.item():
             with workers.work(step):
-                # Each process has data of its own, and after a restart what it would have had.
-                source = torch.Generator().manual_seed(step * processes + rank)
-                points = torch.randn(128, 64, generator=source).to(device)
-                loss = nn.functional.mse_loss(network(points), points.sum(1, keepdim=True))
-                if device.type == "cuda":
-                    torch.cuda.synchronize()
+                loss = work(network, step, (rank, processes), device)
             optimizer.zero_grad()
             loss.backward()
             optimizer.param_groups[0]["lr"] = rate(step, processes, options.scale_lr)
@@ -189,14 +225,22 @@ def main() -> None:
             stop.fill_(len(told))
             distributed.all_reduce(stop, group=group)
             if first and (step % SAVE_STEPS == 0 or stop.item() or step == options.steps):
-                save(checkpoints, step, model, optimizer)
+                # Before the checkpoint: a run that goes on from it does not write this line again.
+                metrics.add(step, loss=loss.item())
+                with workers.saving():
+                    save(checkpoints, step, model, optimizer)
                 print(f"step {step}: loss {loss.item():.4f}", flush=True)
-    if first and step < options.steps:
+        # When one ends, srun has the others killed: the first one may still save.
+        distributed.barrier(group)
+    is_stopped = step < options.steps
+    if first and is_stopped:
         stopped.touch()
-    loss = loss_at_the_end(model, device)
-    print(f"{platform.node()}: process {rank} of {processes}, loss {loss:.6f}", flush=True)
+    at_the_end = loss_at_the_end(model, device)
+    print(f"{platform.node()}: process {rank} of {processes}, loss {at_the_end:.6f}", flush=True)
+    distributed.barrier(group)
     distributed.destroy_process_group()
+    return STOPPED if is_stopped else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

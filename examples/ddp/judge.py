@@ -74,10 +74,12 @@ class Judge:
     Args:
         processes: How many there are.
         now: Monotonic seconds, as all times here.
+        patience: Seconds in one step after which a straggler is stuck.
 
     """
 
-    def __init__(self, processes: int, now: float) -> None:
+    def __init__(self, processes: int, now: float, patience: float = SILENT_SECONDS) -> None:
+        self._patience = patience
         self._workers = {rank: Worker(rank, now) for rank in range(processes)}
 
     def report(self, said: Mapping[str, object], now: float) -> None:
@@ -115,7 +117,7 @@ class Judge:
     def end(self, now: float) -> End | None:
         """Return why the run can't go on; None: it can. What is surest comes first."""
         ends = [_end(worker, now) for worker in self._workers.values()]
-        ends += [_stuck(self._workers[rank]) for rank in self._stragglers()]
+        ends += [_stuck(self._workers[rank], self._patience) for rank in self._stragglers()]
         return min(filter(None, ends), default=None)
 
     def _stragglers(self) -> dict[int, float]:
@@ -145,9 +147,9 @@ def _end(worker: Worker, now: float) -> End | None:
     return None
 
 
-def _stuck(worker: Worker) -> End | None:
+def _stuck(worker: Worker, patience: float) -> End | None:
     """Return the end of a straggler that is in one step for too long."""
-    if worker.done or worker.error or worker.running <= SILENT_SECONDS:
+    if worker.done or worker.error or worker.running <= patience:
         return None
     why = (
         f"{worker} is stuck in step {worker.step} for {worker.running:.0f} s, and the others wait: "

@@ -22,6 +22,8 @@ REPORT_SECONDS = 1.0
 """Between two reports."""
 KEY_BYTES, KEY_SECONDS = 32, 5.0
 """The secret with which a connection begins, and how long the first process waits for it."""
+SAVE_SECONDS = 20.0
+"""How long the end waits for a checkpoint that is being saved."""
 STRANGERS = 10
 """So many connections without it are told: another job could fill the output with more."""
 
@@ -63,10 +65,14 @@ class Workers:
         rank: Of this process; the first one, 0, judges.
         processes: How many there are.
         lost: File that gets the sentence about a lost process; the job script looks for it.
+        patience: Seconds in one step after which a process that keeps the others waiting is stuck.
 
     """
 
-    def __init__(self, rank: int, processes: int, lost: Path) -> None:
+    def __init__(
+        self, rank: int, processes: int, lost: Path, patience: float = SILENT_SECONDS
+    ) -> None:
+        self._patience, self._saving = patience, threading.Lock()
         self._rank, self._processes, self._lost = rank, processes, lost
         self._timer, self._error, self._over = Timer(), "", threading.Event()
         self._listener = socket.create_server(("", 0), backlog=processes) if rank == 0 else None
@@ -92,8 +98,13 @@ class Workers:
         """Return a context for what this process does in a step without waiting for others."""
         return self._timer.work(step)
 
+    def saving(self) -> AbstractContextManager[object]:
+        """Return a context for saving: when another one is lost, this one ends after it."""
+        return self._saving
+
     def __enter__(self) -> None:
-        self._judge, self._lock = Judge(self._processes, time.monotonic()), threading.Lock()
+        self._lock = threading.Lock()
+        self._judge = Judge(self._processes, time.monotonic(), self._patience)
         if self._listener:
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
         watch = self._watch if self._listener else self._tell
@@ -222,6 +233,8 @@ class Workers:
         print(end.why, flush=True)
         if end.code == LOST:
             self._lost.write_text(f"{end.why}\n", encoding="utf-8")
+        # Not in the middle of saving; but a file server may be what is lost.
+        self._saving.acquire(timeout=SAVE_SECONDS)
         os._exit(end.code)
 
 

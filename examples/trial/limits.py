@@ -11,6 +11,9 @@ taken to grow by the power of the data that the two show. Since SLURM counts who
 larger slice is taken to have lasted a second more. Then a margin comes on top: half of the time, a
 fifth of the memory. CPUs are what the larger slice kept busy.
 
+Memory and CPUs are of one task: a trial with --ntasks=4 that keeps four CPUs busy needs one for
+each. SLURM measures the memory of the task that takes most, and the CPU time of all together.
+
 Exit code 0: said. 1: it can't be said, with the reason in one sentence.
 """
 
@@ -33,7 +36,7 @@ ROUNDING = 1.02
 NO_WORK = 0.1
 """CPUs busy by which a program is not worth another CPU."""
 SACCT = ["sacct", "--noheader", "--parsable2", "--units=K"]
-FIELDS = "JobID,State,ElapsedRaw,TotalCPU,AllocCPUS,MaxRSS"
+FIELDS = "JobID,State,ElapsedRaw,TotalCPU,AllocCPUS,MaxRSS,NTasks"
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -47,11 +50,12 @@ class Slice(NamedTuple):
     percent: int
     seconds: int
     memory: float
-    """Bytes, at most."""
+    """Bytes of one task, at most."""
     busy: float
-    """CPUs that were busy, on average."""
+    """CPUs that a task kept busy, on average."""
     cpus: int
-    """Those that it had."""
+    """Those that a task had."""
+    tasks: int = 1
 
 
 class Growth(NamedTuple):
@@ -106,7 +110,7 @@ def slice_of(task: list[str], rows: list[list[str]]) -> Slice:
         TrialError: it has not ended well, or was not measured.
 
     """
-    name, state, elapsed, cpu, cpus, _ = task
+    name, state, elapsed, cpu, cpus, *_ = task
     state = (state.split() or ["?"])[0]
     if state in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED", "SUSPENDED"}:
         raise TrialError(f"{name} has not ended, or the accounting has not heard of it: wait")
@@ -120,11 +124,16 @@ def slice_of(task: list[str], rows: list[list[str]]) -> Slice:
             f"{name} took {elapsed} s, which is too short to measure: take larger slices, so that "
             f"the smaller one takes {SHORTEST_S} s or more"
         )
-    memory = max((size(row[5]) for row in rows if row[0].startswith(f"{name}.")), default=0)
+    steps = [row for row in rows if row[0].startswith(f"{name}.")]
+    memory = max((size(row[5]) for row in steps), default=0)
+    # The batch step has one; srun's have as many as the job asked for.
+    own = [row for row in steps if not row[0].endswith(".extern")]
+    tasks = max((int(row[6]) for row in own if row[6].isdigit()), default=1)
     if not memory:
         raise TrialError(f"the memory of {name} was not measured: take larger slices")
     percent = int(name.partition("_")[2])
-    return Slice(percent, int(elapsed), memory, seconds(cpu) / int(elapsed), int(cpus))
+    busy = seconds(cpu) / int(elapsed) / tasks
+    return Slice(percent, int(elapsed), memory, busy, max(1, int(cpus) // tasks), tasks)
 
 
 def size(text: str) -> float:
@@ -177,7 +186,7 @@ def memory(small: Slice, large: Slice) -> Growth:
 
 
 def cpus(large: Slice) -> int:
-    """Return how many CPUs are worth it."""
+    """Return how many CPUs are worth it for a task."""
     return min(max(1, math.ceil(large.busy - NO_WORK)), large.cpus)
 
 
@@ -203,26 +212,44 @@ def memory_option(amount: float) -> str:
     return f"{math.ceil(amount / 2**20 / 100) * 100}M"
 
 
+def options(amount: float, each: int, tasks: int) -> list[str]:
+    """Return what to ask for; of several tasks memory goes with the CPUs, on whatever nodes."""
+    if tasks == 1:
+        return [f"#SBATCH --mem={memory_option(amount)}", f"#SBATCH --cpus-per-task={each}"]
+    return [
+        f"#SBATCH --ntasks={tasks}",
+        f"#SBATCH --cpus-per-task={each}",
+        f"#SBATCH --mem-per-cpu={memory_option(amount / each)}",
+    ]
+
+
 def report(small: Slice, large: Slice) -> str:
     """Return what was measured and what to ask for."""
-    lines = ["slice  time      memory    CPUs busy"]
+    each = "" if large.tasks == 1 else f", each of {large.tasks} tasks"
+    lines = [f"slice  time      memory    CPUs busy{each}"]
     lines += [
         f"{one.percent:>3} %  {clock(one.seconds)}  {one.memory / 2**20:>5.0f} MiB"
         f"  {one.busy:.1f} of {one.cpus}"
         for one in (small, large)
     ]
+    if small.tasks != large.tasks:
+        raise TrialError(
+            f"the slices ran in {small.tasks} and {large.tasks} tasks: run both with the same "
+            "--ntasks"
+        )
     needed, room = time(small, large), memory(small, large)
     lines += [
         f"at {WHOLE} %: {clock(needed.value)}, {needed.rule}",
         f"at {WHOLE} %: {room.value / 2**20:.0f} MiB, {room.rule}",
         "with a margin of half of the time and a fifth of the memory, ask for:",
         f"#SBATCH --time={time_option(needed.value * MORE_TIME)}",
-        f"#SBATCH --mem={memory_option(room.value * MORE_MEMORY)}",
-        f"#SBATCH --cpus-per-task={cpus(large)}",
+        *options(room.value * MORE_MEMORY, cpus(large), large.tasks),
     ]
     if cpus(large) == large.cpus:
+        of_task = "" if large.tasks == 1 else " of each task"
         lines.append(
-            f"all {large.cpus} CPUs were busy: another trial shows whether it is faster with more"
+            f"all {large.cpus} CPUs{of_task} were busy: another trial shows whether it is faster "
+            "with more"
         )
     return "\n".join(lines)
 

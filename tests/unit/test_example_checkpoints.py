@@ -1,21 +1,24 @@
 """examples/ddp/checkpoints.py: what a killed or full run leaves, and what is believed of it."""
 
-import importlib.util
+import hashlib
+import threading
 from pathlib import Path
 from typing import Any
 
+import example_jobs
 import pytest
-from documentation import ROOT
+
+example = example_jobs.module("ddp", "checkpoints")
 
 
 def checkpoints(folder: Path, **options: int) -> Any:
-    path = ROOT / "examples/ddp/checkpoints.py"
-    spec = importlib.util.spec_from_file_location("checkpoints", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Checkpoints(folder, **options)
+    return example.Checkpoints(folder, **options)
+
+
+def newest(kept: Any) -> tuple[int, bytes]:
+    """Return number and content of the newest one that is whole."""
+    name = kept.newest()
+    return int(name.partition("-")[0]), kept.read(name, 0)
 
 
 def test_a_folder_without_any_has_none(tmp_path: Path) -> None:
@@ -26,7 +29,7 @@ def test_the_newest_ones_stay_and_the_newest_is_read(tmp_path: Path) -> None:
     kept = checkpoints(tmp_path / "new", keep=2)
     for number in (900, 1000, 11000):
         kept.save(number, f"step {number}".encode())
-    assert kept.newest() == (11000, b"step 11000")
+    assert newest(kept) == (11000, b"step 11000")
     assert len(list(kept.folder.iterdir())) == 2
 
 
@@ -39,7 +42,7 @@ def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(
     kept.save(2000, b"step 2000")
     [damaged] = tmp_path.glob("0000002000-*")
     damaged.write_bytes(content)
-    assert kept.newest() == (1000, b"step 1000")
+    assert newest(kept) == (1000, b"step 1000")
     assert f"{damaged} is damaged" in capsys.readouterr().out
 
 
@@ -56,7 +59,38 @@ def test_a_run_that_is_killed_while_it_writes_leaves_the_one_before(
         patched.setattr("os.fsync", full)
         with pytest.raises(OSError, match="No space"):
             kept.save(2000, b"step 2000")
-    assert kept.newest() == (1000, b"step 1000")
+    assert newest(kept) == (1000, b"step 1000")
     # What is left of it does not stop the next one.
     kept.save(2000, b"step 2000")
-    assert kept.newest() == (2000, b"step 2000")
+    assert newest(kept) == (2000, b"step 2000")
+
+
+def test_a_node_that_does_not_see_the_file_yet_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(example, "POLL_SECONDS", 0.02)
+    writer, reader = checkpoints(tmp_path), checkpoints(tmp_path)
+    name = f"{1000:010}-{hashlib.sha256(b'step 1000').hexdigest()}.ckpt"
+    late = threading.Timer(0.2, writer.save, (1000, b"step 1000"))
+    late.start()
+    assert reader.read(name, 30) == b"step 1000"
+    late.join()
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "is not there"), (b"st", "is not whole")])
+def test_a_node_that_never_sees_it_whole_says_so_within_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
+) -> None:
+    monkeypatch.setattr(example, "POLL_SECONDS", 0.02)
+    name = f"{1000:010}-{hashlib.sha256(b'step 1000').hexdigest()}.ckpt"
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(example.CheckpointError, match=f"{why} on .*all nodes of the job"):
+        checkpoints(tmp_path).read(name, 0.1)
+
+
+@pytest.mark.parametrize("name", ["../new", "new", f"{1000:010}-{'0' * 64}.ckpt/../new"])
+def test_what_is_no_name_of_a_checkpoint_is_not_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "new").write_bytes(b"")
+    with pytest.raises(example.CheckpointError, match="is no name of a checkpoint"):
+        checkpoints(tmp_path).read(name, 0)

@@ -9,12 +9,12 @@ from example_jobs import called, copy, module, run, stand_in
 limits = module("trial", "limits")
 
 SACCT = """\
-41_10|COMPLETED|12|00:11.500|2|
-41_10.batch|COMPLETED|12|00:11.500|2|102400K
-41_10.extern|COMPLETED|12|00:00:00|2|0
-41_20|COMPLETED|22|00:21.500|2|
-41_20.batch|COMPLETED|22|00:21.500|2|153600K
-41_20.extern|COMPLETED|22|00:00:00|2|0
+41_10|COMPLETED|12|00:11.500|2||
+41_10.batch|COMPLETED|12|00:11.500|2|102400K|1
+41_10.extern|COMPLETED|12|00:00:00|2|0|1
+41_20|COMPLETED|22|00:21.500|2||
+41_20.batch|COMPLETED|22|00:21.500|2|153600K|1
+41_20.extern|COMPLETED|22|00:00:00|2|0|1
 """
 """What sacct of 22.05 prints of a trial: 2 s and 50 MiB anyhow, 1 s and 5 MiB for each percent."""
 
@@ -45,7 +45,7 @@ def test_what_to_ask_for_is_on_the_line_through_the_slices_with_a_margin(folder:
     assert "all" not in text.splitlines()[-1]
     assert called(folder.parent, "sacct") == [
         "--noheader --parsable2 --units=K "
-        "--format=JobID,State,ElapsedRaw,TotalCPU,AllocCPUS,MaxRSS --jobs=41"
+        "--format=JobID,State,ElapsedRaw,TotalCPU,AllocCPUS,MaxRSS,NTasks --jobs=41"
     ]
 
 
@@ -90,11 +90,35 @@ def test_busy_cpus_are_asked_for_again(folder: Path) -> None:
     assert text.splitlines()[-1].startswith("all 2 CPUs were busy")
 
 
+TASKS = """\
+41_10|COMPLETED|12|00:46.000|8||
+41_10.batch|COMPLETED|12|00:00.500|8|5120K|1
+41_10.extern|COMPLETED|12|00:00:00|8|0|2
+41_10.0|COMPLETED|12|00:45.500|8|102400K|4
+41_20|COMPLETED|22|01:26.000|8||
+41_20.batch|COMPLETED|22|00:00.500|8|5120K|1
+41_20.extern|COMPLETED|22|00:00:00|8|0|2
+41_20.0|COMPLETED|22|01:25.500|8|153600K|4
+"""
+"""Four tasks of srun on two nodes, with two CPUs each, that keep one busy."""
+
+
+def test_of_several_tasks_the_limits_are_those_of_one(folder: Path) -> None:
+    text = said(folder, TASKS)
+    assert " 20 %  00:00:22    150 MiB  1.0 of 2\n" in text
+    assert "CPUs busy, each of 4 tasks\n" in text
+    assert "#SBATCH --ntasks=4\n#SBATCH --cpus-per-task=1\n#SBATCH --mem-per-cpu=700M\n" in text
+    assert "#SBATCH --mem=" not in text
+    busy = said(folder, TASKS.replace("01:26.000", "02:52.000"))
+    assert "#SBATCH --cpus-per-task=2\n#SBATCH --mem-per-cpu=400M\n" in busy
+    assert "all 2 CPUs of each task were busy" in busy
+
+
 @pytest.mark.parametrize(
     ("printed", "told"),
     [
         ("", "job 41 has 0 tasks that began"),
-        ("41|COMPLETED|12|00:11|2|\n", "job 41 has 0 tasks that began"),
+        ("41|COMPLETED|12|00:11|2||\n", "job 41 has 0 tasks that began"),
         (SACCT.partition("41_20|")[0], "job 41 has 1 tasks that began"),
         (SACCT.replace("41_20|COMPLETED", "41_20|RUNNING"), "41_20 has not ended"),
         (SACCT.replace("41_20|COMPLETED", "41_20|OUT_OF_MEMORY"), "41_20 ended as OUT_OF_MEMORY"),
@@ -102,6 +126,7 @@ def test_busy_cpus_are_asked_for_again(folder: Path) -> None:
         (SACCT.replace("41_10|COMPLETED|12", "41_10|COMPLETED|9"), "41_10 took 9 s, which is too"),
         (SACCT.replace("153600K", ""), "the memory of 41_20 was not measured"),
         (SACCT.replace("41_20", "41_2000"), "are no percents"),
+        (TASKS.replace("153600K|4", "153600K|2"), "in 4 and 2 tasks: run both with the same"),
     ],
 )
 def test_what_can_t_be_said_is_told_with_a_remedy(folder: Path, printed: str, told: str) -> None:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -112,6 +113,34 @@ def test_a_run_ends_for_the_worker_that_is_to_blame(
     end = court.end(30)
     assert sentence in end.why
     assert end.code == code
+
+
+def test_a_step_may_take_longer_where_the_run_is_told_so(judge: Any) -> None:
+    court = judge.Judge(2, 0.0, 110.0)
+    court.report(said(0), 100)
+    court.report(said(1, running=100), 100)
+    assert court.end(100) is None
+    court.report(said(0), 111)
+    court.report(said(1, running=111), 111)
+    assert "is stuck in step 7 for 111 s" in court.end(111).why
+
+
+def test_the_end_waits_for_a_checkpoint_that_is_being_saved(
+    judge: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import workers
+
+    done: list[str] = []
+    monkeypatch.setattr(workers.os, "_exit", lambda code: done.append(f"ended with {code}"))
+    first = workers.Workers(0, 2, tmp_path / "lost")
+    with first.saving():
+        leaving = threading.Thread(target=first._leave, args=(judge.End(0, "why", judge.LOST),))
+        leaving.start()
+        time.sleep(0.2)
+        done.append("saved")
+    leaving.join(10)
+    first._listener.close()
+    assert done == ["saved", "ended with 75"]
 
 
 def test_a_worker_that_never_reported_is_lost_too(judge: Any) -> None:
@@ -229,14 +258,7 @@ def test_a_stranger_s_report_does_not_count(pair: Callable[[str], Pair]) -> None
     port, _ = json.loads(both.meeting.read_text())
     lie = b'{"rank": 1, "error": "a lie"}\n'
     for words in b"", b"{}\n", lie, bytes(32) + lie, b"x" * 32 + lie:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
-            stranger.sendall(words)
-            stranger.shutdown(socket.SHUT_WR)
-            try:
-                assert stranger.recv(100) == b"", f"{words!r} was answered"
-            except ConnectionResetError:
-                # What it has sent beyond the key was not even read.
-                assert len(words) > 32
+        assert answer_to(words, port) == b"", f"{words!r} was answered"
     code, output = both.ended(0)
     assert code == 0, output
     assert output.count("a stranger at 127.0.0.1 has no key") == 5
@@ -258,15 +280,22 @@ def test_of_a_stranger_nothing_is_parsed_and_ten_are_told(
     first.meet("127.0.0.1", (port, key))
     with first:
         for _ in range(12):
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
-                stranger.sendall(b'{"rank": 0, "step": 9, "error": "a lie", "seconds": 1}\n')
-                stranger.shutdown(socket.SHUT_WR)
-                with suppress(ConnectionResetError):
-                    assert stranger.recv(1) == b""
+            answer_to(b'{"rank": 0, "step": 9, "error": "a lie", "seconds": 1}\n', port)
         until(lambda: first._strangers == 12)
     said = capsys.readouterr().out.splitlines()
     assert len(said) == workers.STRANGERS
     assert said[-1].endswith("; others are not told")
+
+
+def answer_to(words: bytes, port: int) -> bytes:
+    """Return what a port answers to somebody; it may close the connection at any moment."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+        with suppress(OSError):
+            stranger.sendall(words)
+            stranger.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):
+            return stranger.recv(100)
+    return b""
 
 
 def until(holds: Callable[[], bool]) -> None:

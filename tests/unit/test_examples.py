@@ -54,6 +54,7 @@ CLUSTERS = {
     "prepare": [demo_with("libs/python/optuna")],
     "fit": [DEMO, LAB],
     "evaluate": [DEMO, LAB],
+    "mpi": [demo_with("libs/python/mpi4py")],
 }
 """Script -> the clusters that it is sized for."""
 NOT_BUILT = {"ddp"}
@@ -146,7 +147,7 @@ def test_a_folder_has_a_short_page_that_names_its_scripts(folder: Path) -> None:
 
 def test_a_program_has_no_name_of_a_package_that_it_imports() -> None:
     """Python looks first in the folder of the program: keras.py would be TensorFlow's keras."""
-    packages = {"jax", "keras", "numpy", "tensorflow", "torch", *sys.stdlib_module_names}
+    packages = {"jax", "keras", "mpi4py", "numpy", "tensorflow", "torch", *sys.stdlib_module_names}
     assert {path.stem for path in PROGRAMS} & packages == set()
 
 

@@ -1,0 +1,55 @@
+"""Losses in a file of JSON lines, which `muster-job` shows: each step once, also of several runs.
+
+A run that goes on from a checkpoint does steps again that the run before it has written down. Their
+lines go before it begins, and so does a half line of a run that was killed.
+"""
+
+import json
+import os
+from pathlib import Path
+
+
+class Metrics:
+    """The file of a training; one process alone writes it.
+
+    Args:
+        path: Where it is; lines of others in it stay.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, done: int) -> None:
+        """Leave out what is written of steps after those that are done; whole or not at all."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        lines = text.splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith("\n") and _step(line) <= done]
+        if kept == lines:
+            return
+        new = self.path.with_name(f"{self.path.name}.new")
+        with new.open("w", encoding="utf-8") as file:
+            file.writelines(kept)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+
+    def add(self, step: int, **numbers: float) -> None:
+        """Append a line, in one write: who reads meanwhile sees no half of it."""
+        line = f"{json.dumps({'step': step, **numbers})}\n".encode()
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
+
+
+def _step(line: str) -> int:
+    """Return the step of a line; 0: it is of none."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return 0

@@ -1,0 +1,241 @@
+"""examples/ddp: how ddp.py stops and goes on, with a stand-in for PyTorch; and its losses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import example_jobs
+import pytest
+
+EXAMPLE = example_jobs.EXAMPLES / "ddp"
+
+# -- the losses -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def metrics() -> ModuleType:
+    return example_jobs.module("ddp", "metrics")
+
+
+def steps(path: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+
+
+def test_a_run_that_goes_on_writes_no_step_twice(metrics: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "metrics-7.jsonl"
+    first = metrics.Metrics(path)
+    first.begin(0)
+    assert not path.exists()
+    for step in (1000, 2000, 3000):
+        first.add(step, loss=1 / step)
+    # Its newest checkpoint that is whole is that of step 2000.
+    again = metrics.Metrics(path)
+    again.begin(2000)
+    for step in (3000, 4000):
+        again.add(step, loss=2 / step)
+    assert steps(path) == [1000, 2000, 3000, 4000]
+    assert json.loads(path.read_text().splitlines()[2]) == {"step": 3000, "loss": 2 / 3000}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_half_line_of_a_killed_run_goes_and_lines_of_others_stay(
+    metrics: ModuleType, tmp_path: Path
+) -> None:
+    path = tmp_path / "metrics-7.jsonl"
+    other = '{"accuracy": 0.5}\nno JSON\n[]\n'
+    path.write_text(f'{other}{{"step": 1000, "loss": 1}}\n{{"step": 2000, "lo')
+    metrics.Metrics(path).begin(2000)
+    assert path.read_text() == f'{other}{{"step": 1000, "loss": 1}}\n'
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(
+    metrics: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics-7.jsonl"
+    one = metrics.Metrics(path)
+    one.add(1000, loss=1)
+    one.add(2000, loss=2)
+    text = path.read_text()
+
+    def full(_: int) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        one.begin(1000)
+    assert path.read_text() == text
+
+
+# -- ddp.py, with a stand-in for PyTorch ----------------------------------------------------------
+
+STAND_IN = """
+import pickle, runpy, sys, time
+from pathlib import Path
+
+class Anything:
+    def __init__(self, **own):
+        self.__dict__.update(own)
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__dict__[name] = made = Anything()
+        return made
+    def __call__(self, *_, **__):
+        return self
+    def __getitem__(self, _):
+        return self
+    def __setitem__(self, *_):
+        pass
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        pass
+
+class Number:
+    def __init__(self, value=0.5):
+        self.value = value
+    def fill_(self, value):
+        self.value = value
+    def item(self):
+        return self.value
+    def to(self, _):
+        return self
+    def __float__(self):
+        return self.value
+    def backward(self):
+        time.sleep(0.001)
+
+def save(state, file):
+    print("saves", flush=True)
+    time.sleep({saving})
+    pickle.dump({{"step": state["step"]}}, file)
+
+def told(what):
+    return lambda *_: print(what, flush=True)
+
+def broadcast(objects):
+    print(f"sent {{len(pickle.dumps(objects))}} bytes", flush=True)
+
+torch = Anything()
+torch.zeros = lambda *_, **__: Number(0)
+torch.nn.functional.mse_loss = lambda *_: Number()
+torch.cuda.is_available = lambda: False
+torch.device = lambda kind, *_: Anything(type=kind, index=None)
+torch.save = save
+torch.load = lambda file, **_: {{"model": None, "optimizer": None, **pickle.load(file)}}
+torch.distributed.get_rank = lambda: 0
+torch.distributed.get_world_size = lambda: 1
+torch.distributed.barrier = told("all meet")
+torch.distributed.destroy_process_group = told("leaves")
+torch.distributed.broadcast_object_list = broadcast
+for name in "distributed", "distributed.algorithms.ddp_comm_hooks":
+    sys.modules[f"torch.{{name}}"] = torch.distributed
+sys.modules["torch"] = torch
+sys.argv = {words!r}
+sys.path.insert(0, {example!r})
+runpy.run_path({example!r} + "/ddp.py", run_name="__main__")
+"""
+
+
+class Run:
+    """ddp.py in a folder, one process of one."""
+
+    def __init__(self, folder: Path, *words: str, saving: float = 0.0) -> None:
+        program = STAND_IN.format(
+            words=["ddp.py", "ddp-7", *words], example=str(EXAMPLE), saving=saving
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=folder,
+            env={**os.environ, "MASTER_ADDR": "127.0.0.1", "MUSTER_METRICS": "metrics-7.jsonl"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def until(self, word: str) -> None:
+        """Wait for a line with a word."""
+        assert self.process.stdout
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if word in line:
+                return
+        raise AssertionError("".join(seen))
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end; return the exit code and what it has printed since."""
+        output, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, output
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    begun: list[Run] = []
+    yield begun
+    for run in begun:
+        run.process.kill()
+        run.process.communicate()
+
+
+def test_a_run_that_is_told_to_stop_saves_and_ends_with_75_and_the_next_goes_on(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    runs.append(Run(tmp_path, "--steps", "100000"))
+    runs[0].until("step 1000:")
+    runs[0].process.send_signal(signal.SIGTERM)
+    code, output = runs[0].end()
+    assert code == 75, output
+    assert (tmp_path / "ddp-7.stopped").exists()
+    [*_, last] = steps(tmp_path / "metrics-7.jsonl")
+    runs.append(Run(tmp_path, "--steps", str(last + 100)))
+    code, output = runs[1].end()
+    assert code == 0, output
+    assert f"1 processes, from step {last}\n" in output
+    written = steps(tmp_path / "metrics-7.jsonl")
+    assert written == sorted(set(written))
+    assert written[-1] == last + 100
+
+
+def test_a_signal_while_it_saves_waits_for_that(tmp_path: Path, runs: list[Run]) -> None:
+    """What ends one process ends all (srun), so none leaves before the first one has saved."""
+    runs.append(Run(tmp_path, "--steps", "100000", saving=1.0))
+    runs[0].until("saves")
+    runs[0].process.send_signal(signal.SIGTERM)
+    code, output = runs[0].end()
+    assert code == 75, output
+    said = [line for line in output.splitlines() if line in {"saves", "all meet", "leaves"}]
+    # The save after the one in progress is that of the stop.
+    assert said == ["saves", "all meet", "all meet", "leaves"]
+    names = [path.name for path in (tmp_path / "ddp-7").iterdir()]
+    assert len(names) == 2
+    assert all(name.endswith(".ckpt") for name in names)
+
+
+def test_of_a_checkpoint_only_the_name_is_sent(tmp_path: Path, runs: list[Run]) -> None:
+    folder = tmp_path / "ddp-7"
+    checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(folder)
+    import pickle
+
+    checkpoints.save(1000, pickle.dumps({"step": 1000, "more": b"x" * 1_000_000}))
+    runs.append(Run(tmp_path, "--steps", "1100"))
+    code, output = runs[0].end()
+    assert code == 0, output
+    assert "1 processes, from step 1000\n" in output
+    [sent] = [line for line in output.splitlines() if line.startswith("sent ")]
+    assert int(sent.split()[1]) < 1000
+
+
+@pytest.mark.parametrize("wait", ["0", "14", "3601", "-1", "soon"])
+def test_how_long_processes_wait_for_each_other_has_bounds(
+    tmp_path: Path, runs: list[Run], wait: str
+) -> None:
+    runs.append(Run(tmp_path, f"--wait={wait}"))
+    code, output = runs[0].end()
+    assert code == 2
+    assert "argument --wait: " in output
