@@ -19,7 +19,7 @@ def memory_folders() -> Iterator[Path]:
             continue
         top = CGROUPS / controllers
         parts = Path(path).parts[1:]
-        # Inside a container the upper part of the path is not visible.
+        # Inside a namespace of cgroups the upper part of the path is not visible.
         for start in range(len(parts)):
             folder = top.joinpath(*parts[start:])
             if folder.is_dir():

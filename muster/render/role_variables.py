@@ -374,6 +374,10 @@ def _slurmd(host: Host, _: Mapping[str, Any]) -> Variables:
     }
 
 
+def _jobs(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {"examples": host.is_in("login")}
+
+
 def _nvidia_driver(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
         **nvidia.variables(host.definition, host.node_set),
@@ -551,6 +555,7 @@ _ROLES = {
     "autoscaler": _Role(("controller",), _autoscaler, _in_the_cloud),
     "slurmctld": _Role(("controller",), _slurmctld, packages=("slurmctld", "slurm-client")),
     "mail": _Role(("controller",), _mail, _sends_mail),
+    "jobs": _Role(("controller", "compute", "login"), _jobs),
     "cloud_node": _Role(("controller",), _cloud_node, _in_the_cloud),
     "nvidia_driver": _Role(("compute",), _nvidia_driver, _is_set("nvidia_driver_packages")),
     "slurmd": _Role(("compute",), _slurmd, packages=("slurmd", "slurm-client")),

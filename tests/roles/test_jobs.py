@@ -73,3 +73,13 @@ def test_in_a_job_without_jupyterlab_it_says_so(as_person):
     done = as_person("/usr/local/lib/muster/notebook-server start")
     assert done.rc == 1
     assert done.stderr.startswith("notebook: jupyter-lab is not there: load the module")
+
+
+def test_people_copy_examples_and_can_t_change_them(host, as_person):
+    done = as_person("sh -c 'cp -r /usr/local/share/muster/examples/train /tmp/copied'")
+    assert done.rc == 0, done.stderr
+    for name in ("README.md", "train.py", "train.sbatch"):
+        file = host.file(f"/usr/local/share/muster/examples/train/{name}")
+        assert (file.user, file.mode) == ("root", 0o644)
+        assert as_person(f"cmp {file.path} /tmp/copied/{name}").rc == 0
+    host.run("rm -r /tmp/copied")

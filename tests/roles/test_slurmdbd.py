@@ -70,14 +70,19 @@ def test_a_server_that_muster_did_not_install_gets_the_records(host, their_serve
         .replace("StorageLoc=slurm_acct_db", "StorageLoc=acct_trial")
     )
     try:
-        ran = converge("slurmdbd", slurmdbd_conf=conf, slurmdbd_storage_password=THEIR_PASSWORD)
+        ran = converge(
+            "cluster",
+            "--tags=slurmdbd",
+            slurmdbd_conf=conf,
+            slurmdbd_storage_password=THEIR_PASSWORD,
+        )
         assert "failed=0" in ran, ran
         sacctmgr(host, "-i add cluster trial")
         sacctmgr(host, "-i add account of-theirs cluster=trial")
         query = "SELECT name FROM acct_trial.acct_table WHERE name = 'of-theirs'"
         assert host.check_output(f'{their_server} "{query}"') == "of-theirs"
     finally:
-        assert "failed=0" in converge("slurmdbd")
+        assert "failed=0" in converge("cluster", "--tags=slurmdbd")
 
 
 def test_the_daemon_runs_as_slurm_and_comes_back_after_a_boot(host):

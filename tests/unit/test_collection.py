@@ -142,7 +142,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
             continue  # a file in a worktree
         if path.is_symlink():
             (checkout / path.name).symlink_to(path.readlink())
-        elif path.name in ("ansible", "meta", "roles"):
+        elif path.name in ("ansible", "examples", "meta", "roles"):
             shutil.copytree(path, checkout / path.name, symlinks=True)
         elif path.is_dir():
             (checkout / path.name).mkdir()
@@ -167,9 +167,11 @@ def test_the_archive_has_roles_plugins_and_what_tells_about_them(archive: Path) 
         *of_ansible,
         *tells,
         "ansible",
+        "examples",
         "plugins",
         "roles",
     }
+    assert [name for name in names if name.startswith("examples/software")] == []
     roles = {path.name for path in (ROOT / "roles").iterdir() if path.is_dir()}
     assert {name.split("/")[1] for name in names if name.startswith("roles/")} == roles - NOT_IN_IT
     code = {
@@ -199,10 +201,10 @@ def test_an_installed_collection_has_plugins_where_ansible_and_links_of_roles_lo
     links = [
         link
         for role in (ROOT / "roles").iterdir()
-        for link in role.rglob("*.py")
+        for link in role.rglob("*")
         if link.is_symlink() and role.name not in NOT_IN_IT
     ]
-    assert links
+    assert {"README.md", "train.py"} <= {link.name for link in links}
     for link in links:
         assert (installed / link.relative_to(ROOT)).read_bytes() == link.read_bytes()
     manifest = json.loads((installed / "MANIFEST.json").read_text())["collection_info"]

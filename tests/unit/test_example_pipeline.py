@@ -124,6 +124,22 @@ def test_a_refused_step_leaves_none_behind(
     assert called(folder.parent, "scancel") == cancelled
 
 
+def test_steps_that_can_t_be_cancelled_are_named(folder: Path) -> None:
+    stand_in(folder.parent, "sbatch", f"[[ $* == *evaluate.sbatch* ]] && exit 1\n{NUMBERS}")
+    stand_in(folder.parent, "scancel", "exit 1")
+    done = run(folder, "bash", "submit.sh")
+    assert "submit.sh: these steps are still there: scancel 41 42" in done.stderr
+
+
+@pytest.mark.parametrize(("step", "cancelled"), [("prepare", "41"), ("fit", "41 42")])
+def test_an_interrupted_submission_leaves_no_step(folder: Path, step: str, cancelled: str) -> None:
+    stand_in(folder.parent, "sbatch", f"[[ $* == *{step}.sbatch* ]] && kill -TERM $PPID\n{NUMBERS}")
+    stand_in(folder.parent, "scancel", "")
+    done = run(folder, "bash", "submit.sh")
+    assert done.returncode == 1
+    assert called(folder.parent, "scancel") == [cancelled]
+
+
 # -- status.sh ------------------------------------------------------------------------------------
 
 

@@ -229,3 +229,20 @@ def test_a_table_that_is_refused_cancels_the_search(folder: Path) -> None:
     done = run(folder, "bash", "submit.sh")
     assert done.returncode == 1
     assert called(folder.parent, "scancel") == ["41"]
+
+
+def test_a_search_that_can_t_be_cancelled_is_named(folder: Path) -> None:
+    stand_in(folder.parent, "sbatch", "[[ $* == *table* ]] && exit 1; echo 41")
+    stand_in(folder.parent, "scancel", "exit 1")
+    done = run(folder, "bash", "submit.sh")
+    assert done.returncode == 1
+    assert "the search is still there without its table: scancel 41" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_an_interrupted_submission_leaves_no_search(folder: Path, name: str) -> None:
+    stand_in(folder.parent, "sbatch", f"[[ $* == *table* ]] && kill -{name} $PPID; echo 41")
+    stand_in(folder.parent, "scancel", "")
+    done = run(folder, "bash", "submit.sh")
+    assert done.returncode == 1
+    assert called(folder.parent, "scancel") == ["41"]

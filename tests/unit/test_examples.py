@@ -24,6 +24,7 @@ from muster.definition.schema.node_sets import Machines
 from muster_sandbox.demo import tour
 
 EXAMPLES = ROOT / "examples"
+ON_HOSTS = "/usr/local/share/muster/examples"
 SCRIPTS = sorted(EXAMPLES.glob("*/*.sbatch"))
 PROGRAMS = sorted(EXAMPLES.glob("*/*.py"))
 FOLDERS = sorted({path.parent for path in SCRIPTS})
@@ -140,9 +141,33 @@ def test_a_program_is_python(program: Path) -> None:
 def test_a_folder_has_a_short_page_that_names_its_scripts(folder: Path) -> None:
     page = (folder / "README.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 15
-    assert f"cp -r examples/{folder.name} ~ && cd ~/{folder.name}\n" in page
+    assert f"cp -r {ON_HOSTS}/{folder.name} . && cd {folder.name}\n" in page
+    # On hosts there is no page beside it.
+    assert "](" not in page
     for script in folder.glob("*.sbatch"):
         assert script.name in page
+
+
+def test_login_nodes_get_all_examples_as_they_are_here() -> None:
+    """The role's files are links: a bundle and the collection take what they lead to."""
+    role = ROOT / "roles/jobs"
+    table = yaml.safe_load((role / "vars/main.yml").read_text(encoding="utf-8"))["__jobs_examples"]
+    files = {
+        path.relative_to(EXAMPLES).as_posix(): path
+        for folder in FOLDERS
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {entry["dest"] for entry in table} == {f"{ON_HOSTS}/{name}" for name in files}
+    for name, path in files.items():
+        link = role / f"files{ON_HOSTS}/{name}"
+        assert link.resolve() == path
+        assert f"'{link.relative_to(role / 'files')}'" in json.dumps(table)
+    links = {path for path in (role / f"files{ON_HOSTS}").rglob("*") if not path.is_dir()}
+    assert len(links) == len(files)
+    (task,) = yaml.safe_load((role / "tasks/configure.yml").read_text(encoding="utf-8"))
+    # What is no longer among them is removed.
+    assert task["muster.slurm.managed_files"]["whole_folders"] == [ON_HOSTS]
 
 
 def test_a_program_has_no_name_of_a_package_that_it_imports() -> None:

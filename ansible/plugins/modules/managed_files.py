@@ -96,6 +96,13 @@ options:
       validate:
         description: Command that must succeed on the new file; C(%s) is its path.
         type: str
+  whole_folders:
+    description:
+      - Folders, each with some of O(files) below it, that have nothing else. What else is there is removed
+        once O(files) are in place, with folders that are empty then.
+    type: list
+    elements: path
+    default: []
   validate_together:
     description:
       - Files that only make sense as a set, and the command that tries the new set before any of
@@ -505,6 +512,52 @@ class Entry:
             raise RefusedError(f"{self.dest} is left as it was; the new one was refused: {said}")
 
 
+def absent(path: str) -> Wanted:
+    """Return the entry of a path at which nothing is wanted."""
+    return {
+        "dest": path,
+        "state": "absent",
+        "template": None,
+        "content": None,
+        "secret_content_b64": None,
+        "block": None,
+        "target": None,
+        "owner": "root",
+        "group": "root",
+        "mode": None,
+        "validate": None,
+    }
+
+
+def strangers(folder: str, files: list[Wanted]) -> list[str]:
+    """Return what lies below a folder and is not wanted there, the content of a folder before it.
+
+    Raises RefusedError where nothing at all is wanted there.
+    """
+    wanted = {entry["dest"] for entry in files if entry["state"] != "absent"}
+    wanted = {dest for dest in wanted if dest.startswith(f"{folder}/")}
+    if not wanted:
+        raise RefusedError(f"{folder}: no file is wanted in it; leave it out of whole_folders")
+    for dest in list(wanted):
+        while (dest := os.path.dirname(dest)) != folder:
+            wanted.add(dest)
+    return [
+        path
+        for parent, folders, names in os.walk(folder, topdown=False)
+        for path in (os.path.join(parent, name) for name in sorted([*folders, *names]))
+        if path not in wanted
+    ]
+
+
+def remove(module: AnsibleModule, path: str) -> list[dict[str, str]]:
+    """Remove what is at `path`, unless in check mode; return its part of the diff."""
+    entry = Entry(module, absent(path))
+    diff = entry.diff()
+    if not module.check_mode:
+        entry.apply()
+    return diff
+
+
 def validate_together(module: AnsibleModule, entries: list[Entry], command: str) -> None:
     """Run `command` on a folder with the wanted files of `entries`. Raises RefusedError.
 
@@ -556,6 +609,7 @@ def main() -> None:
                 "mutually_exclusive": [("content", "secret_content_b64", "template", "block")],
                 "required_if": [("state", "link", ("target",))],
             },
+            "whole_folders": {"type": "list", "elements": "path", "default": []},
             "validate_together": {"type": "dict", "options": TOGETHER},
             "must_run": {"type": "list", "elements": "str", "default": []},
             "service": {"type": "dict", "options": OPTIONS},
@@ -592,6 +646,11 @@ def main() -> None:
             paths.append(entry.dest)
             digests[entry.dest] = entry.digest
             diffs.extend(diff)
+        for folder in module.params["whole_folders"]:
+            for dest in strangers(os.path.normpath(folder), files):
+                diffs.extend(remove(module, dest))
+                paths.append(dest)
+                digests[dest] = ""
         command: list[str] = module.params["must_run"]
         if command and not (module.check_mode and paths):
             run_program(module, command)

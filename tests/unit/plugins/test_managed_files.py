@@ -596,3 +596,43 @@ def test_a_program_that_is_not_there_yet_is_not_run_in_check_mode(
     path.chmod(0o755)
     broken = {"files": [entry(path, mode="0755")], "must_run": [str(path)]}
     assert run_module("managed_files", broken, check=True)["failed"]
+
+
+# -- folders that have nothing else ---------------------------------------------------------------
+
+
+def test_a_whole_folder_has_what_is_wanted_and_nothing_else(run_module: Run, tmp_path: Path):
+    top, elsewhere = tmp_path / "examples", tmp_path / "elsewhere"
+    for path in (elsewhere, top / "train/old", top / "gone/below"):
+        path.mkdir(parents=True)
+        (path / "file").write_text("x")
+    (top / "gone/link").symlink_to(elsewhere)
+    files = [entry(top / name / "README.md", content="a\n") for name in ("train", "ddp")]
+    given = {"files": files, "whole_folders": [f"{top}/"]}
+    before = snapshot(top)
+    done = run_module("managed_files", given, check=True)
+    assert snapshot(top) == before
+    gone = ["gone/below/file", "gone/below", "gone/link", "gone", "train/old/file", "train/old"]
+    assert {*done["paths"]} == {
+        str(top / name) for name in ["train/README.md", "ddp/README.md", *gone]
+    }
+    done = run_module("managed_files", given)
+    assert done["changed"]
+    assert sorted(path.relative_to(top).as_posix() for path in top.rglob("*")) == [
+        *("ddp", "ddp/README.md", "train", "train/README.md")
+    ]
+    # What a link led to stays.
+    assert (elsewhere / "file").read_text() == "x"
+    assert run_module("managed_files", given)["paths"] == []
+
+
+def test_a_whole_folder_of_which_nothing_is_wanted_is_refused(run_module: Run, tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").write_text("x")
+    given = {
+        "files": [entry(tmp_path / "others", content="a")],
+        "whole_folders": [str(tmp_path / "other")],
+    }
+    done = run_module("managed_files", given)
+    assert "no file is wanted in it; leave it out of whole_folders" in done["msg"]
+    assert (tmp_path / "other/file").exists()

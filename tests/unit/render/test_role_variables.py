@@ -277,6 +277,11 @@ def test_models_are_added_by_the_group_where_people_work() -> None:
     assert not {name for name in variables(changed(), "access") if name.startswith("models_")}
 
 
+def test_examples_are_where_people_log_in() -> None:
+    assert variables(changed(), "access")["jobs_examples"] is True
+    assert variables(changed(), "cpu-01")["jobs_examples"] is False
+
+
 def test_images_are_pulled_where_people_work_and_run_on_nodes() -> None:
     told = {
         host: {

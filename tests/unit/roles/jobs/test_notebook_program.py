@@ -235,6 +235,14 @@ def test_a_host_without_slurm_says_so() -> None:
         ["-p", "ml-cpu", "train.sbatch"],
         ["--wrap=hostname"],
         ["--array=1-3"],
+        ["--arr=1-3"],
+        ["--wra", "hostname"],
+        ["--exclusive", "train.sbatch"],
+        ["-H", "train.sbatch"],
+        ["--mem=1G", ":", "--mem=2G"],
+        ["--exclusive", ":"],
+        ["--wait"],
+        ["-W"],
         ["-a", "1-3"],
         ["--", "train.sbatch"],
         ["--port", "80"],
@@ -251,4 +259,27 @@ def test_words_that_are_wrong_submit_nothing(words: list[str]) -> None:
 
 
 def test_options_with_values_are_sbatch_s(release: str) -> None:
-    assert notebook.refused(["-p", "ml-cpu", "-c4", "--time", "1:0:0", "--mem=2G"]) is None
+    words = ["-p", "ml-cpu", "-c4", "--time", "1:0:0", "--mem=2G", "--exclusive", "--nodes", "1"]
+    assert notebook.refused(words) is None
+    assert notebook.refused(["--wait-all-nodes=1", "--hold", "--account", "LAB-test"]) is None
+
+
+def test_an_option_that_nobody_knows_is_refused_in_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = b"sbatch: unrecognized option '--tme=1'\nTry \"sbatch --help\" for more information\n"
+    slurm = Slurm(sbatch=[done(err=said, code=1)])
+    assert notebook.main(["--tme=1"], slurm) == 1
+    err = capsys.readouterr().err
+    assert "error: sbatch refuses the job (sbatch: unrecognized option '--tme=1' Try" in err
+    assert "): change the options" in err
+
+
+def test_variables_of_the_user_make_no_array_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_ARRAY_INX", "1-3")
+    monkeypatch.setenv("SBATCH_WAIT", "1")
+    monkeypatch.setenv("SBATCH_PARTITION", "ml-cpu")
+    shown = notebook.run_program(["/usr/bin/env"], 10).stdout.decode()
+    assert "SBATCH_PARTITION=ml-cpu\n" in shown
+    assert "SBATCH_ARRAY_INX" not in shown
+    assert "SBATCH_WAIT" not in shown

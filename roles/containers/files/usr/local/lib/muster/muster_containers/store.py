@@ -17,7 +17,6 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from muster_containers import errors, images
 from muster_containers.errors import ContainerError
@@ -135,7 +134,7 @@ def _absolute(source: str) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _login() -> str:

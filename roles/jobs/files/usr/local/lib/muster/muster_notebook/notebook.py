@@ -24,6 +24,24 @@ DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
 _PORT = 8888
 _FIRST_PORT, _LAST_PORT = 1024, 65535
+_SHORT_FLAGS = frozenset("HhkOQsVv")
+_FLAGS = (
+    *(
+        "--contiguous",
+        "--exclusive",
+        "--get-user-env",
+        "--help",
+        "--hold",
+        "--ignore-pbs",
+        "--nice",
+    ),
+    *("--no-kill", "--no-requeue", "--overcommit", "--oversubscribe", "--parsable", "--propagate"),
+    *("--quiet", "--reboot", "--requeue", "--spread-job", "--test-only", "--usage"),
+    *("--use-min-nodes", "--verbose", "--version"),
+)
+"""Options of sbatch(1) without a value in the next word: what follows them is a script."""
+_NOT_FOR_SBATCH = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
+"""Variables that do what `refused` refuses."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,6 +83,8 @@ def run_program(
         environment |= {"LC_ALL": "C.UTF-8"}
         if "SLURM_CONF" in os.environ:
             environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    else:
+        environment = {k: v for k, v in environment.items() if k not in _NOT_FOR_SBATCH}
     return subprocess.run(
         command,
         timeout=timeout,
@@ -117,14 +137,20 @@ def main(words: Sequence[str], run: Run = run_program) -> int:
 
 
 def refused(words: Sequence[str]) -> str | None:
-    """Return the word with which sbatch would not start one notebook: a script, or an array."""
+    """Return the word with which sbatch would not start one notebook, or not come back.
+
+    That is a script, an array, a second component of a job (`:`), or waiting for the job's end.
+    sbatch takes options cut short.
+    """
     takes_a_value = False
     for word in words:
-        if word == "--" or re.match(r"--wrap|--array|-a", word):
+        name = word.partition("=")[0]
+        if word in ("--", ":") or name == "--wait" or re.match(r"-[aW]|--ar|--wr", word):
             return word
         if not word.startswith("-") and not takes_a_value:
             return word
-        takes_a_value = re.fullmatch(r"-[A-Za-z]|--[^=]+", word) is not None
+        is_flag = word[1:] in _SHORT_FLAGS or any(flag.startswith(word) for flag in _FLAGS)
+        takes_a_value = re.fullmatch(r"-[A-Za-z]|--[^=]+", word) is not None and not is_flag
     return None
 
 

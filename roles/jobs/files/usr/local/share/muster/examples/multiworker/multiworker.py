@@ -1,0 +1,1 @@
+../../../../../../../../../examples/multiworker/multiworker.py

@@ -1,0 +1,1 @@
+../../../../../../../../../examples/search/search.py

@@ -1,0 +1,1 @@
+../../../../../../../../../examples/search/submit.sh

@@ -1,0 +1,1 @@
+../../../../../../../../../examples/serve/serve.py

@@ -1,0 +1,1 @@
+../../../../../../../../../examples/study/study.py

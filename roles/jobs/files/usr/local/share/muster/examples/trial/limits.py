@@ -1,0 +1,1 @@
+../../../../../../../../../examples/trial/limits.py
