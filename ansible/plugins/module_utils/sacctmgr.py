@@ -148,7 +148,7 @@ def decide(
     losing = jobs_without_qos(current, goal, jobs)
     if losing and not drain:
         raise RefusedError(
-            f"{by_qos(losing, 'would be taken from')}: wait until they have ended, cancel them, or "
+            f"{by_qos(losing, 'would be taken from jobs')}: wait until they have ended, cancel them, or "
             "give them another QoS (scontrol update jobid=... qos=...), and run again; "
             "accounts_drain_qos: true leaves it to these jobs alone"
         )
@@ -157,13 +157,11 @@ def decide(
 
 
 def by_qos(jobs: Iterable[Job], what: str) -> str:
-    """Return `QoS NAME WHAT jobs NUMBERS` for each QoS of some jobs."""
+    """Return `QoS NAME WHAT NUMBERS` for each QoS of some jobs."""
     numbers: dict[str, list[str]] = {}
     for job in jobs:
         numbers.setdefault(job.qos, []).append(job.number)
-    return "; ".join(
-        f"QoS {name} {what} jobs {_some(some)}" for name, some in sorted(numbers.items())
-    )
+    return "; ".join(f"QoS {name} {what} {_some(some)}" for name, some in sorted(numbers.items()))
 
 
 def _some(numbers: list[str]) -> str:

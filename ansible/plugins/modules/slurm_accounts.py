@@ -385,7 +385,7 @@ def change(module: AnsibleModule, options: Params) -> None:
         )
     if draining:
         module.warn(
-            f"{cluster}: {by_qos(sorted(draining), 'is left to')}; run again when they have ended"
+            f"{cluster}: {by_qos(sorted(draining), 'is left to jobs')}; run again when they have ended"
         )
     changed = limits_changed(current, goal)
     module.exit_json(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 from muster.definition.checks.limits import NORMAL, allowed, associations, usable
 from muster.definition.checks.registry import Finding, check
@@ -74,7 +75,9 @@ def _amounts(limits: Limits, key: str) -> dict[tuple[str, ...], int]:
         return {}
     if not isinstance(value, Tres | TresMinutes):
         return {(): value}
-    amounts = {(name,): getattr(value, name) for name in type(value).model_fields}
+    amounts: dict[tuple[str, ...], Any] = {
+        (name,): getattr(value, name) for name in type(value).model_fields
+    }
     types = amounts.pop(("gpu_types",), None) or {}
     amounts |= {("gpu_types", name): number for name, number in types.items()}
     return {path: number for path, number in amounts.items() if number is not None}
