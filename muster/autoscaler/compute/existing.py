@@ -5,13 +5,10 @@ from typing import Any
 
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
-from muster.autoscaler.reconcile.model import Failure
+from muster.autoscaler.reconcile.model import NOT_UP, Failure
 from muster.gcp.api import ALREADY_EXISTS, NOT_FOUND, PAGE, CloudError
 from muster.gcp.names import CLUSTER_LABEL, of_cluster
 
-UP = {"PROVISIONING", "STAGING", "RUNNING", "REPAIRING"}
-"""Others are stopping or stopped:
-https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
 FIELDS = "name,status,labels"
 EXISTS, STOPPING = "alreadyExists", "stillStopping"
 """Codes of failures: somebody must delete the VM; it is ours, and goes away by itself or is deleted
@@ -53,7 +50,7 @@ class ExistingVms:
             )
             return Failure(EXISTS, message, ALREADY_EXISTS)
         status = vm["status"]
-        if status in UP:
+        if status not in NOT_UP:
             return None
         return Failure(STOPPING, f"the previous VM is still {status} in {zone}", ALREADY_EXISTS)
 

@@ -66,7 +66,9 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
         insert = tracked.inserts.get(record.insert)
         made = record.vm.pool if record.vm and record.vm.seen_at >= quotas.at else None
         pool = insert.choice.pool if insert else made
-        if pool and name not in observed.vms.by_name:
+        listed = observed.vms.by_name.get(name, ())
+        # One in another zone is another VM.
+        if pool and all(vm.zone != pool.zone for vm in listed):
             since[pool] += 1
     for vm in observed.vms:
         ended_at = gone_at(observed, tracked.node(vm.name), vm)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from muster.autoscaler.reconcile import circuit_breaker
 from muster.autoscaler.reconcile.circuit_breaker import Breaker
 from muster.autoscaler.reconcile.model import (
+    STOPPED,
     CapacityPool,
     Choice,
     Deleted,
@@ -33,7 +34,6 @@ from muster.autoscaler.reconcile.records import (
 )
 from muster.autoscaler.reconcile.retry_policy import Remedy, is_outcome_unknown, remedy, sentence
 from muster.autoscaler.reconcile.transitions import Evidence, step
-from muster.autoscaler.reconcile.vms import STOPPED
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
 """Wait before an insert that failed temporarily is tried again; it doubles with each try."""

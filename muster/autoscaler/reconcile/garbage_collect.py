@@ -4,11 +4,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from muster.autoscaler.reconcile.model import Action, Delete, Power, Vm, Withdraw
+from muster.autoscaler.reconcile.model import (
+    LEAVING,
+    NOT_UP,
+    Action,
+    Delete,
+    Power,
+    Vm,
+    Withdraw,
+)
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import Deletion, NodeRecord, Phase, TrackedState, put, take
 from muster.autoscaler.reconcile.verdicts import Verdicts
-from muster.autoscaler.reconcile.vms import LEAVING, STOPPED, is_gone, left_over
+from muster.autoscaler.reconcile.vms import is_gone, left_over
 
 OFF = (Power.POWERING_DOWN, Power.OFF)
 LEFT_OVER = "it is from before SLURM asked for the node"
@@ -63,7 +71,7 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
         return LEFT_OVER if left_over(record, vm) else ""
     if record.phase is Phase.RELEASED:
         # Not before slurmctld shows the release: until then the node may come into service.
-        works = vm.status not in (*STOPPED, *LEAVING)
+        works = vm.status not in NOT_UP
         up = node is not None and node.power is Power.UP
         return "" if up and works else "its node was released"
     if record.insert or vm.created >= observed.nodes_at:

@@ -6,7 +6,7 @@ A list may be old, and of an earlier VM: what it says against a node is verified
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import SEPARATOR, Node, Power, Probe, Vm
+from muster.autoscaler.reconcile.model import RUNNING, SEPARATOR, STOPPED, Node, Power, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
@@ -18,7 +18,7 @@ from muster.autoscaler.reconcile.records import (
 )
 from muster.autoscaler.reconcile.transitions import Act, Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
-from muster.autoscaler.reconcile.vms import RUNNING, STOPPED, vm_of
+from muster.autoscaler.reconcile.vms import vm_of
 
 UP = Power.UP
 """Read only once: in Python 3.11 this takes longer than all other checks of most nodes."""

@@ -13,6 +13,15 @@ SEPARATOR = " : "
 """Between the reasons of a node: 24.11 appends the last one to earlier ones."""
 
 
+# https://cloud.google.com/compute/docs/instances/instance-lifecycle; a VM of any other status is
+# coming: PROVISIONING, STAGING, PENDING, REPAIRING, and what Google adds.
+RUNNING = "RUNNING"
+STOPPED = frozenset({"TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING"})
+LEAVING = frozenset({"STOPPING", "PENDING_STOP", "DEPROVISIONING"})
+NOT_UP = STOPPED | LEAVING
+"""Statuses of VMs that don't run, and will not by themselves."""
+
+
 class Power(StrEnum):
     """What SLURM takes a node for: https://slurm.schedmd.com/power_save.html."""
 
@@ -113,6 +122,9 @@ class Job:
 
     id: int
     nodes: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    """Its other nodes: they are in service, or were asked for before. Up to 22.05 SLURM does not
+    tell them."""
 
 
 @dataclass(frozen=True, slots=True)

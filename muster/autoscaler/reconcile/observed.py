@@ -129,6 +129,21 @@ class ObservedState:
                     by_node |= dict.fromkeys(job.nodes, job)
         return by_node
 
+    @cached_property
+    def all_jobs(self) -> dict[str, tuple[Job, ...]]:
+        """Node -> all jobs that have it: of its latest request, and of others since."""
+        by_node: dict[str, tuple[Job, ...]] = {}
+        for request in sorted(self.requests, key=lambda request: request.asked):
+            if request.asked <= self.now - self.timeouts.resume_s:
+                # As above.
+                continue
+            for name in request.nodes:
+                by_node.pop(name, None)
+            for job in request.jobs:
+                for name in (*job.nodes, *job.others):
+                    by_node[name] = (*by_node.get(name, ()), job)
+        return by_node
+
     @property
     def stale(self) -> bool:
         """Whether slurmctld has not answered for so long that its states are out of date."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
 
 from muster.autoscaler.reconcile.allocate import NodeGroup
-from muster.autoscaler.reconcile.model import CapacityPool, NodeSet
+from muster.autoscaler.reconcile.model import NOT_UP, CapacityPool, NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import started
 from muster.autoscaler.reconcile.records import Phase, TrackedState
-from muster.autoscaler.reconcile.vms import LEAVING, STOPPED, left_over, vm_of
+from muster.autoscaler.reconcile.vms import left_over, vm_of
 
 REQUEST_S = 1.0
 """How long after a node's state has changed its request may come into the spool."""
@@ -63,7 +63,7 @@ def _beside(
             pools.add(tracked.inserts[record.insert].choice.pool)
         elif record.vm and record.vm.pool:
             pools.add(record.vm.pool)
-        elif vm and not left_over(record, vm) and vm.status not in (*STOPPED, *LEAVING):
+        elif vm and not left_over(record, vm) and vm.status not in NOT_UP:
             pools.add(vm.pool)
     return frozenset(pools)
 

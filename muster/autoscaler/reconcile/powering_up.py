@@ -8,7 +8,7 @@ after it shows nothing better.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import Probe, Vm
+from muster.autoscaler.reconcile.model import LEAVING, NOT_UP, RUNNING, STOPPED, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
@@ -23,7 +23,7 @@ from muster.autoscaler.reconcile.records import (
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.reconcile.transitions import Act, Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
-from muster.autoscaler.reconcile.vms import LEAVING, RUNNING, STOPPED, left_over, vm_of
+from muster.autoscaler.reconcile.vms import left_over, vm_of
 
 PROBE_S = 20.0
 """How long to wait for a VM's report of its boot."""
@@ -100,7 +100,7 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
 
     Lists may have it for a while, until they have the one that was inserted.
     """
-    if vm is None or vm.status not in (*STOPPED, *LEAVING):
+    if vm is None or vm.status not in NOT_UP:
         return vm
     if record.insert:
         return None

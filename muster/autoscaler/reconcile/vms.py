@@ -2,23 +2,20 @@
 
 import math
 
-from muster.autoscaler.reconcile.model import Vm
+from muster.autoscaler.reconcile.model import RUNNING, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import NodeRecord
-
-# https://cloud.google.com/compute/docs/instances/instance-lifecycle; a VM of any other status is
-# coming: PROVISIONING, STAGING, PENDING, REPAIRING, and what Google adds.
-RUNNING = "RUNNING"
-STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
-LEAVING = ("STOPPING", "PENDING_STOP", "DEPROVISIONING")
+from muster.autoscaler.reconcile.records import NodeRecord, VmFacts
 
 
 def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
     """Return a node's VM, without those that have gone since they were listed.
 
-    Of several the one that most likely works: it runs, is not left over, and is older.
+    Where one was made for it, that one, whatever another one of its name does. Else, of several,
+    the one that most likely works: it runs, is not left over, and is older.
     """
     vms = observed.vms.by_name.get(name, ())
+    if record.vm and record.vm.pool:
+        vms = _own(record.vm, vms)
     if len(vms) == 1:
         return None if is_gone(observed, record, vms[0]) else vms[0]
     return min(
@@ -26,6 +23,17 @@ def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
         key=lambda vm: (vm.status != RUNNING, left_over(record, vm), vm.created),
         default=None,
     )
+
+
+def _own(facts: VmFacts, vms: tuple[Vm, ...]) -> tuple[Vm, ...]:
+    """Return the VM that was made: by its id, or until a list has had it by its zone.
+
+    A zone has one VM of a name at a time. If the one of that id is not listed, any may be the
+    node's: it may have been replaced.
+    """
+    if facts.id:
+        return tuple(vm for vm in vms if vm.id == facts.id) or vms
+    return tuple(vm for vm in vms if facts.pool and vm.zone == facts.pool.zone)
 
 
 def is_gone(observed: ObservedState, record: NodeRecord, vm: Vm) -> bool:

@@ -238,7 +238,8 @@ def _names_of(hostlist: str) -> tuple[str, ...]:
 def _jobs(resume_file: bytes) -> tuple[Job, ...]:
     """Parse SLURM_RESUME_FILE; it is empty if SLURM was built without json-c.
 
-    A job's nodes that are to be powered up are `nodes_resume`, up to 22.05 `nodes`:
+    A job's nodes that are to be powered up are `nodes_resume`, up to 22.05 `nodes`; all of them are
+    `nodes_alloc`, which 22.05 does not have:
     https://slurm.schedmd.com/power_save.html; the tests' data has recordings of both.
     """
     if not resume_file:
@@ -247,5 +248,9 @@ def _jobs(resume_file: bytes) -> tuple[Job, ...]:
     for job in json.loads(resume_file)["jobs"]:
         nodes = job["nodes_resume"] if "nodes_resume" in job else job["nodes"]
         if nodes:
-            jobs.append(Job(int(job["job_id"]), _names_of(nodes)))
+            resumed = _names_of(nodes)
+            others = dict.fromkeys(_names_of(job.get("nodes_alloc") or nodes))
+            for name in resumed:
+                others.pop(name, None)
+            jobs.append(Job(int(job["job_id"]), resumed, tuple(others)))
     return tuple(jobs)

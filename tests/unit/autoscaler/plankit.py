@@ -97,7 +97,11 @@ def vm(name: str, text: str) -> Vm:
 
 
 def request(name: str, given: dict[str, Any]) -> Request:
-    jobs = [Job(int(job), tuple(expand(names))) for job, names in given.get("jobs", {}).items()]
+    # `debug-1 with debug-0`: the job has debug-0 besides, which is not to be made for it.
+    jobs = []
+    for job, text in given.get("jobs", {}).items():
+        names, _, others = text.partition(" with ")
+        jobs.append(Job(int(job), tuple(expand(names)), tuple(expand(others) if others else ())))
     return Request(name, given["at"], tuple(expand(given["nodes"])), tuple(jobs))
 
 

@@ -64,6 +64,13 @@ def test_a_job_whose_nodes_are_all_up_does_not_wait(spool):
     assert spool.requests()[0].jobs == ()
 
 
+def test_a_job_has_the_nodes_too_that_were_asked_for_before(spool):
+    job = {"job_id": 7, "nodes_alloc": "lab-debug-[0-2]", "nodes_resume": "lab-debug-[1-2]"}
+    put(spool.folder, "resume", "lab-debug-[1-2]", json.dumps({"jobs": [job]}).encode())
+    expected = Job(7, ("lab-debug-1", "lab-debug-2"), ("lab-debug-0",))
+    assert spool.requests()[0].jobs == (expected,)
+
+
 def test_the_oldest_request_comes_first(spool):
     names = [put(spool.folder, "resume", f"lab-debug-{n}") for n in (3, 1, 2)]
     assert [request.id for request in spool.requests()] == names
