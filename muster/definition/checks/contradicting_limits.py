@@ -140,6 +140,12 @@ def _in_place(d: Definition, key: str) -> set[str]:
     }
 
 
+def _limits_any(limits: Association) -> bool:
+    """Whether it has a limit that is compared; of thousands of accounts most have none."""
+    pairs = (*OF_AN_ASSOCIATION, *OF_THE_SAME)
+    return any(_amounts(limits, key) for pair in pairs for key in (pair.inner, pair.outer))
+
+
 @check("limits-contradict")
 def limits_contradict(d: Definition) -> Iterator[Finding]:
     """A limit above another one that always holds with it: it is never reached."""
@@ -147,20 +153,25 @@ def limits_contradict(d: Definition) -> Iterator[Finding]:
         here = (("qos", name), qos)
         for pair in OF_A_QOS:
             yield from _first_of_each(_contradiction(pair, here, here, ()))
+    limiting = {name for name, account in d.cluster.accounts.items() if _limits_any(account)}
+    in_place = {pair: _in_place(d, pair.outer) for pair in OF_AN_ASSOCIATION}
     for path, account, association in associations(d):
+        if not _limits_any(association):
+            continue
         is_user = len(path) > 2
         above_it = account if is_user else d.cluster.accounts[account].parent
         levels: list[tuple[KeyPath, Limits]] = [
             (path, association),
-            *_accounts_above(d, above_it),
+            *(level for level in _accounts_above(d, above_it) if level[0][1] in limiting),
         ]
         for pair in OF_AN_ASSOCIATION:
             having = [level for level in levels if _amounts(level[1], pair.outer)]
             outer = having[:1] if pair.nearest else having
             # Jobs in a QoS that limits the same are bound by that one instead.
-            but = _in_place(d, pair.outer)
             yield from _first_of_each(
-                found for one in outer for found in _contradiction(pair, levels[0], one, but)
+                found
+                for one in outer
+                for found in _contradiction(pair, levels[0], one, in_place[pair])
             )
         for pair in OF_THE_SAME:
             yield from _first_of_each(
@@ -209,8 +220,9 @@ def no_job_in_run_mins(d: Definition) -> Iterator[Finding]:
     for name, one in d.cluster.qos.items():
         yield from _too_few_minutes(d, ("qos", name), one, [name], walls)
     for path, account, association in associations(d):
-        names = allowed(d, account, association.qos)
-        yield from _too_few_minutes(d, path, association, names, walls)
+        if association.grp_tres_run_mins:
+            names = allowed(d, account, association.qos)
+            yield from _too_few_minutes(d, path, association, names, walls)
 
 
 def _too_few_minutes(

@@ -16,6 +16,7 @@ CLUSTER = {
     "accounts": {"LAB-test": {"users": ["ada", "bob"]}},
 }
 GROUPS = {name: ["one"] for name in ("controller", "database", "login", "compute", "cpu")}
+GROUPS |= {name: ["one", "two"] for name in ("compute", "cpu")}
 COURSE = {"start": "2027-01-11T14:00", "duration": "1:30", "accounts": ["LAB-test"]}
 
 

@@ -11,6 +11,7 @@ import yaml
 
 ROLES = Path(__file__).parents[3] / "roles"
 MODULE_UTILS = ROLES.parent / "ansible/plugins/module_utils"
+EXAMPLES = ROLES.parent / "examples"
 SHARED = ROLES / "file_systems/files/disks.py"
 PROGRAMS = {
     "cloud_node": ("local_ssds.py", "int() with base 10: '--help'", "SLURM makes another"),
@@ -130,7 +131,7 @@ def test_without_it_a_program_says_what_to_do(role: str, text: str | None, tmp_p
 @pytest.mark.parametrize("link", [path for path in ROLES.rglob("*") if path.is_symlink()])
 def test_links_of_roles_lead_to_files_of_the_collection(link: Path) -> None:
     target = link.resolve(strict=True)
-    assert any(target.is_relative_to(folder) for folder in (ROLES, MODULE_UTILS))
+    assert any(target.is_relative_to(folder) for folder in (ROLES, MODULE_UTILS, EXAMPLES))
     assert not link.readlink().is_absolute()
 
 

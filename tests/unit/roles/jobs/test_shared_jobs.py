@@ -25,7 +25,8 @@ def test_the_role_writes_all_modules_of_both_programs() -> None:
         for path in files.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {entry["dest"] for entry in tables["__jobs_files"]} == there
+    files_and_examples = [*tables["__jobs_files"], *tables["__jobs_examples"]]
+    assert {entry["dest"] for entry in files_and_examples} == there
     # Killed in between, a host has no program without its modules.
     assert [e["dest"].startswith("/usr/local/bin") for e in tables["__jobs_files"][-2:]] == [
         True
