@@ -23,7 +23,13 @@ def play(lab: Lab) -> Iterator[Callable[[str], None]]:
 
     yield write
     write(WELL)
-    lab.on(NODE, "muster-health")
+
+    def is_idle() -> bool:
+        # A job that leaves the node keeps it draining, so the check may have to come once more.
+        lab.on(NODE, "muster-health")
+        return state(lab).startswith("idle ")
+
+    until(is_idle, "the node is back", 60)
     lab.on(NODE, f"rm {TOOL}")
 
 
