@@ -29,7 +29,9 @@ def play(lab: Lab) -> Iterator[Callable[[str], None]]:
         lab.on(NODE, "muster-health")
         return state(lab).startswith("idle ")
 
-    until(is_idle, "the node is back", 60)
+    # Not `idle*`: on a busy machine slurmctld may have missed an answer of slurmd's, and asks again
+    # after a third of SlurmdTimeout.
+    until(is_idle, "the node is back", 150)
     lab.on(NODE, f"rm {TOOL}")
 
 
