@@ -184,6 +184,9 @@ class SimSlurm:
         self.slow_since = min(self.slow_since, asked_at) if slow else math.inf
         if asked_at - self.asked_at > STALE_S:
             run.oracle.unread(run.now, TIMEOUTS.verdict_s, dict.fromkeys(run.lost, STALE_S))
+        if not self.asked_at:
+            # Of a node that SLURM asked for before that an earlier daemon may have made the VM.
+            run.begun = run.now
         self.known_at, self.asked_at = known_at, asked_at
         run.called(STOPPED_WITH_STATES)
         return nodes

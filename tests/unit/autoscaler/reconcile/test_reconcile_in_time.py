@@ -67,6 +67,17 @@ def test_a_schedule_determines_all() -> None:
     assert (first.now, first.faults.counts) == (second.now, second.faults.counts)
 
 
+def test_what_a_zone_keeps_from_a_daemon_that_begins_is_no_delay() -> None:
+    """It begins with slurmctld's first answer, and a zone is unreachable before all are listed."""
+    often = ("killed", "no room", "operation late", "preempted", "rate limit", "scontrol hangs")
+    often += ("slurmctld restarts", "stale list", "zone unreachable")
+    seldom = ("answer lost", "clock back", "gone and is in lists", "list late", "made by hand")
+    seldom += ("request lost", "scontrol fails", "sets change", "spool read-only")
+    seldom += ("stopped in boot",)
+    rates = dict.fromkeys(often, RATES[1]) | dict.fromkeys(seldom, RATES[0])
+    assert SimulatedRun(Schedule(3839, rates)).play() == []
+
+
 def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
     named = {*retry_policy._NO_ROOM, *retry_policy._NO_QUOTA, *retry_policy._TEMPORARY}
     # The driver's own words for calls that never had an answer are other faults.
