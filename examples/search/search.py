@@ -157,7 +157,7 @@ def read(file: Path) -> Any:
         except ValueError as error:
             raise SearchError(
                 f"{file} was not written by search.py, or is damaged: remove it, and that task "
-                "begins anew when it is started again"
+                "begins from the start when it runs again"
             ) from error
     raise SearchError(f"{file} is replaced each time that it is read: try again")
 

@@ -225,7 +225,7 @@ def private_folder() -> Path:
     scratch = Path(os.environ.get("TMPDIR", ""))
     if scratch.is_absolute() and scratch.name == job:
         return scratch / "serve"
-    return Path(f"/tmp/serve-{job}")  # noqa: S108 (made anew, for its owner alone)
+    return Path(f"/tmp/serve-{job}")  # noqa: S108 (made new, for its owner alone)
 
 
 # -- the client -----------------------------------------------------------------------------------

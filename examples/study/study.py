@@ -151,7 +151,7 @@ def mend(journal: Path, lock: JournalFileOpenLock) -> None:
 def work(journal: Path, worker: str, count: int) -> None:
     """Try sets of parameters, until this worker has tried so many.
 
-    A worker that was killed and is started again tries anew what it was trying, and then what is
+    A worker that was killed and is started again tries again what it was trying, and then what is
     left of its number.
     """
     study = opened(journal)
