@@ -243,6 +243,7 @@ def test_a_search_that_can_t_be_cancelled_is_named(folder: Path) -> None:
 def test_an_interrupted_submission_leaves_no_search(folder: Path, name: str) -> None:
     stand_in(folder.parent, "sbatch", f"[[ $* == *table* ]] && kill -{name} $PPID; echo 41")
     stand_in(folder.parent, "scancel", "")
-    done = run(folder, "bash", "submit.sh")
+    # Tests in the background ignore INT, and a shell can't trap what it ignored at its start.
+    done = run(folder, "env", f"--default-signal={name}", "bash", "submit.sh")
     assert done.returncode == 1
     assert called(folder.parent, "scancel") == ["41"]
