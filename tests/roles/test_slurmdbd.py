@@ -54,8 +54,8 @@ def their_server(host):
     )
     assert wait_for(host, f"{ask} 'SELECT 1'", "1") == "1"
     host.check_output(f'{ask} "CREATE DATABASE acct_trial"')
-    user = f"CREATE USER lab@'%' IDENTIFIED BY '{THEIR_PASSWORD}'"
-    host.check_output(f"{ask} \"{user}; GRANT ALL ON acct_trial.* TO lab@'%'\"")
+    user = f"CREATE USER lab@localhost IDENTIFIED BY '{THEIR_PASSWORD}'"
+    host.check_output(f'{ask} "{user}; GRANT ALL ON acct_trial.* TO lab@localhost"')
     yield ask
     host.check_output(f"systemctl stop theirs; rm -r {THEIRS}")
 
