@@ -132,6 +132,7 @@ class Lab:
         begun, told = time.monotonic(), 0
         while time.monotonic() - begun < JOB_SECONDS:
             state = self.session.run(f"sacct -nXP -j {job} -o State").strip()
+            # The file is not there before the job starts; what never comes ends with JOB_SECONDS.
             output = self.session.run(f"cat training/training-{job}.out 2>/dev/null || true")
             for line in output.splitlines():
                 done = progress(line)
