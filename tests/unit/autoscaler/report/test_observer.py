@@ -351,19 +351,24 @@ def large(now: float) -> ObservedState:
 
 
 def test_when_nothing_changed_5000_vms_and_10000_nodes_cost_little(observer):
-    """At most 30 ms of CPU, also when all was read again; best of several on a busy machine."""
+    """Also when all was read again: about what it costs to reconcile, on whatever machine.
+
+    Best of several on a busy machine. On 2026-11-28: 8.5 ms of CPU, reconcile 10.9 ms.
+    """
     observed = large(1000)
     _, tracked = reconcile(observed, TrackedState())
     observer(observed, tracked, ())
-    spent = []
+    to_reconcile, to_observe = [], []
     for now in range(1001, 1006):
         observed = large(now)
         assert observed.vms.by_name
-        _, tracked = reconcile(observed, tracked)
         begin = time.thread_time()
+        _, tracked = reconcile(observed, tracked)
+        middle = time.thread_time()
         observer(observed, tracked, ())
-        spent.append(time.thread_time() - begin)
-    assert min(spent) < 0.030
+        to_reconcile.append(middle - begin)
+        to_observe.append(time.thread_time() - middle)
+    assert min(to_observe) < 2 * min(to_reconcile)
     again = []
     for now in range(1006, 1011):
         observed = replace(observed, now=now)
@@ -371,5 +376,5 @@ def test_when_nothing_changed_5000_vms_and_10000_nodes_cost_little(observer):
         begin = time.thread_time()
         observer(observed, tracked, ())
         again.append(time.thread_time() - begin)
-    assert min(again) < 0.005
+    assert min(again) < min(to_observe) / 4
     assert len(read(observer.status.path).nodes) == 5000
