@@ -6,8 +6,12 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +19,7 @@ from pathlib import Path
 import pytest
 from oci_images import layout
 
+LIBRARY = Path(__file__).parents[4] / "roles/containers/files/usr/local/lib/muster"
 REF = "docker.io/library/tool:1.2"
 Program = Callable[..., int]
 
@@ -195,6 +200,7 @@ def test_members_of_the_group_may_change_each_other_s_images(
     program: Program, source: Path, store: Path
 ) -> None:
     (source / "blobs").chmod(0o755)
+    store.chmod(0o2775)
     assert program("pull", REF) == 0
     version = (store / "tool/=1.2").resolve()
     folders = [version, *(path for path in version.rglob("*") if path.is_dir())]
@@ -315,12 +321,17 @@ def test_other_tags_of_a_missing_image_are_named(
 
 
 def test_a_store_of_somebody_else_is_a_sentence(
-    program: Program, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    program: Program,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert program("pull", "--store", str(tmp_path / "nowhere"), REF) == 1
-    assert "can't be written (No such file or directory): images are pulled on login" in said(
-        capsys
-    )
+    def refused(**_: str) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refused)
+    assert program("pull", REF) == 1
+    assert "can't be written (Permission denied): images are pulled on login" in said(capsys)
 
 
 def test_half_an_image_is_a_sentence(program: Program, source: Path, store: Path) -> None:
@@ -333,3 +344,126 @@ def test_half_an_image_is_a_sentence(program: Program, source: Path, store: Path
     (store / "tool/=1.2/blobs/sha256" / digest).unlink()
     with pytest.raises(ContainerError, match=r"is no whole image, .* is missing: pull it again"):
         images.find("tool:1.2", str(store))
+
+
+ENDED = """
+import signal, sys
+# A shell has one ignored in the background.
+for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+    signal.signal(number, signal.SIG_DFL)
+sys.path.insert(0, {library!r})
+from muster_containers import main, settings
+settings.read = lambda: settings.Settings({store!r}, (), None)
+sys.exit(main.main(["pull", {ref!r}]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_pull_that_is_ended_leaves_no_files_and_no_skopeo(
+    program: Program, store: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "bin/skopeo").write_text(
+        f'#!/bin/sh\n[ "$1" = copy ] || exit 0\necho $$ >{tmp_path}/pid.new\n'
+        f"mv {tmp_path}/pid.new {tmp_path}/pid\nexec sleep 60\n"
+    )
+    words = ENDED.format(library=str(LIBRARY), store=str(store), ref=REF)
+    process = subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.PIPE, text=True)
+    until((tmp_path / "pid").exists)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert err == f"muster-container: ended by {number.name}\n"
+    assert process.returncode == 128 + number
+    assert list(store.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_who_ignores_a_signal_goes_on_and_handlers_are_as_before(
+    program: Program, source: Path, tmp_path: Path
+) -> None:
+    """A pull with nohup goes on when its terminal is closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        skopeo = tmp_path / "bin/skopeo"
+        skopeo.write_text(skopeo.read_text().replace("echo", "kill -HUP $PPID\necho", 1))
+        assert program("pull", REF) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is interrupt
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_archive_in_a_file_may_take_longer_than_a_registry(
+    program: Program, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skopeo unpacks it to read the manifest."""
+    from muster_containers import store
+
+    skopeo = tmp_path / "bin/skopeo"
+    skopeo.write_text(skopeo.read_text().replace("echo", "sleep 0.5\necho", 1))
+    monkeypatch.setattr(store, "ANSWER_S", 0.1)
+    assert program("pull", f"oci-archive:{tmp_path}/image.tar", "tool:1") == 0
+
+
+def test_nobody_else_enters_the_folder_that_a_pull_writes(
+    program: Program, source: Path, store: Path, tmp_path: Path
+) -> None:
+    """A member of the group could put a link there that leads what is written to another file."""
+    store.chmod(0o2775)
+    skopeo = tmp_path / "bin/skopeo"
+    skopeo.write_text(
+        skopeo.read_text().replace("mkdir", f"stat -c %a {store}/.pull-* >{tmp_path}/mode\nmkdir")
+    )
+    assert program("pull", REF) == 0
+    assert int((tmp_path / "mode").read_text(), 8) & 0o777 == 0o700
+    version = (store / "tool/=1.2").resolve()
+    assert version.stat().st_mode & 0o7777 == 0o2775
+
+
+def test_images_in_a_store_of_one_person_are_that_person_s(
+    program: Program, source: Path, store: Path
+) -> None:
+    """Whoever else is in the group must not decide what runs with the person's files."""
+    store.chmod(0o755)
+    assert program("pull", REF, "group/tool:1") == 0
+    assert [path for path in store.rglob("*") if path.lstat().st_mode & 0o020] == [
+        store / "group/tool/=1"  # A link, whose mode says nothing.
+    ]
+
+
+def test_a_version_is_marked_as_replaced_before_it_is(
+    program: Program, source: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else somebody who tidies at that moment removes one that jobs read."""
+    assert program("pull", REF) == 0
+    version = (store / "tool/=1.2").resolve()
+    os.utime(version, (1, 1))
+    rename = os.rename
+
+    def renamed(old: str, new: str) -> None:
+        if Path(old).is_symlink():
+            assert version.stat().st_mtime > 1
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    assert program("pull", "--again", REF) == 0
+
+
+@pytest.mark.parametrize("words", [["pull", REF], ["list"], ["remove", "tool:1"]])
+def test_a_store_that_is_not_there_is_a_sentence(
+    program: Program,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    assert program(*words, "--store", str(tmp_path / "nowhere")) == 1
+    assert "nowhere is no folder that you reach (No such file or directory): make a" in said(capsys)

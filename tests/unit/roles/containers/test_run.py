@@ -180,7 +180,24 @@ def test_outside_of_a_job_nothing_runs(
     assert "this is no job: type `srun muster-container run" in capsys.readouterr().err
 
 
-def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+def test_a_shell_of_salloc_on_a_login_node_is_told_of_srun(
+    job: Callable[..., int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert job("run", "tool:1", "true") == 1
+    assert (
+        "this host runs no containers: in a shell of salloc put srun before it"
+        in capsys.readouterr().err
+    )
+    # Nothing is made there, which no epilog would remove.
+    assert list((tmp_path / "scratch/12").iterdir()) == []
+
+
+def test_a_folder_of_somebody_else_is_not_used(job: Callable[..., int], tmp_path: Path) -> None:
     from muster_containers.errors import ContainerError
     from muster_containers.job import task_of
     from muster_containers.settings import Settings
@@ -188,7 +205,7 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "12").mkdir()
     (tmp_path / "12/.containers").symlink_to(tmp_path)
     with pytest.raises(ContainerError, match="belongs to somebody else"):
-        task_of(Settings("/images", (), str(tmp_path)), JOB, 7, os.getuid())
+        task_of(Settings("/images", (), str(tmp_path)), dict(os.environ), 7, os.getuid())
 
 
 def test_the_image_s_variables_and_paths_win_over_the_job_s() -> None:

@@ -132,6 +132,14 @@ def find(name: str, store: str | None) -> Image:
     return read(name, os.path.realpath(path))
 
 
+def no_store(store: str, error: OSError) -> ContainerError:
+    """Return the error of a store that is not there."""
+    return ContainerError(
+        f"{store} is no folder that you reach ({error.strerror}): make a folder of your own by "
+        "mkdir -p, or have an administrator look why this host does not have the shared one"
+    )
+
+
 def missing(name: str, store: str) -> ContainerError:
     """Return the error of an image that is not in the store."""
     known = [image for image in names(store) if image.partition(":")[0] == split(name)[0]]

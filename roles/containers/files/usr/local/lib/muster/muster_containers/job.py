@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -42,13 +43,18 @@ class Task:
 def task_of(settings: Settings, environment: Mapping[str, str], process: int, user: int) -> Task:
     """Return the task that this process is, and make its folders.
 
-    Raises ContainerError where it is in no job.
+    Raises ContainerError where it is in no job, or on a host that runs no containers.
     """
     job = environment.get("SLURM_JOB_ID", "")
     if not (job.isascii() and job.isdigit()):
         raise ContainerError(
             "this is no job: type `srun muster-container run IMAGE COMMAND` in a script for "
             "sbatch, or after salloc"
+        )
+    if shutil.which("podman", path=environment.get("PATH")) is None:
+        raise ContainerError(
+            "this host runs no containers: in a shell of salloc put srun before it, which starts "
+            "it on the job's nodes; if it was there, have an administrator run site.yml on them"
         )
     of_job = f"{settings.scratch}/{job}"
     try:

@@ -3,13 +3,26 @@
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 from muster_containers import images, job, run, settings, store
 from muster_containers.errors import ContainerError
 
 FAILED = 1
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SignalError(BaseException):
+    """A signal that ends the program."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         description="Bring OCI images into a folder that hosts share, and run programs of them in "
         "jobs, without root.",
         epilog=f"Exit code: the program's own for run; {FAILED}: an error, which it says; 2: the "
-        "words are wrong.",
+        "words are wrong; 128 and the signal's number: a signal ended it.",
         allow_abbrev=False,
     )
     commands = whole.add_subparsers(dest="action", required=True, metavar="COMMAND")
@@ -58,28 +71,57 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str]) -> int:
     """Do what the words say, or become podman; return the exit code."""
     options = parser().parse_args(words)
-    if options.action != "run":
-        # What is brought into the store is the group's, like the folder.
-        os.umask(0o002)
     try:
-        given = settings.read()
-        folder = os.path.realpath(options.store or given.store)
-        if options.action == "run":
-            _become(options, given, folder)
-        elif options.action == "pull":
-            source = store.source_of(options.source)
-            name = options.name or store.name_of(source)
-            image, is_new = store.pull(source, name, folder, again=options.again)
-            what = "is in" if is_new else "was already in"
-            print(f"{':'.join(images.split(name))} {what} {folder} ({store.size_text(image.size)})")
-        elif options.action == "remove":
-            store.remove(options.name, folder)
-        else:
-            return _list(folder)
+        with _ended_in_order():
+            given = settings.read()
+            folder = os.path.realpath(options.store or given.store)
+            if options.action == "run":
+                _become(options, given, folder)
+            os.umask(store.umask_of(folder))
+            if options.action == "list":
+                return _list(folder)
+            if options.action == "remove":
+                store.remove(options.name, folder)
+            else:
+                _pull(options, folder)
     except ContainerError as error:
         sys.stderr.write(f"muster-container: {error}\n")
         return FAILED
+    except SignalError as ended:
+        sys.stderr.write(f"muster-container: ended by {signal.Signals(ended.number).name}\n")
+        return 128 + ended.number
     return 0
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Raise SignalError at a signal that ends the program: what was begun is undone on the way."""
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    # nohup has one ignored.
+    taken = [number for number in _ENDING if before[number] is not signal.SIG_IGN]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        # A second one, such as of another Ctrl-C, does not disturb that.
+        for other in taken:
+            signal.signal(other, signal.SIG_IGN)
+        raise SignalError(number)
+
+    for number in taken:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
+
+
+def _pull(options: argparse.Namespace, folder: str) -> None:
+    """Bring an image into the store. Raises ContainerError."""
+    source = store.source_of(options.source)
+    name = options.name or store.name_of(source)
+    image, is_new = store.pull(source, name, folder, again=options.again)
+    what = "is in" if is_new else "was already in"
+    print(f"{':'.join(images.split(name))} {what} {folder} ({store.size_text(image.size)})")
 
 
 def _list(folder: str) -> int:
@@ -101,7 +143,7 @@ def _list(folder: str) -> int:
     return code
 
 
-def _become(options: argparse.Namespace, given: settings.Settings, folder: str) -> None:
+def _become(options: argparse.Namespace, given: settings.Settings, folder: str) -> NoReturn:
     """Become podman, which becomes the program. Raises ContainerError."""
     environment = dict(os.environ)
     task = job.task_of(given, environment, os.getpid(), os.getuid())

@@ -89,13 +89,24 @@ def pull(source: str, name: str, store: str, *, again: bool) -> tuple[images.Ima
         image = images.read(name, new)
         image.check()
         images.Record(_absolute(source), digest or "-", _now(), _login()).write(new)
-        _share(new)
+        _share(new, store)
         version = _publish(new, place, hidden)
     except OSError as error:
         raise _unwritable(store, error) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
     return images.read(name, version), True
+
+
+def umask_of(store: str) -> int:
+    """Return the umask of what is brought into a store: the group writes it where it may there.
+
+    Raises ContainerError where there is no such folder.
+    """
+    try:
+        return 0o002 if os.stat(store).st_mode & stat.S_IWGRP else 0o022
+    except OSError as error:
+        raise images.no_store(store, error) from error
 
 
 def remove(name: str, store: str) -> None:
@@ -116,12 +127,13 @@ def remove(name: str, store: str) -> None:
         for entry in os.listdir(parent):
             if entry.startswith(f".{tag}="):
                 shutil.rmtree(os.path.join(parent, entry))
-        # Folders of names that have no image any more.
-        while parent != store and not os.listdir(parent):
-            os.rmdir(parent)
-            parent = os.path.dirname(parent)
     except OSError as error:
         raise _unwritable(store, error) from error
+    # Folders of names that have no image any more; somebody else may just pull one.
+    with suppress(OSError):
+        while parent != store:
+            os.rmdir(parent)
+            parent = os.path.dirname(parent)
 
 
 def _absolute(source: str) -> str:
@@ -150,7 +162,9 @@ def _look(source: str) -> str | None:
     Raises ContainerError where the source has no such image, or does not answer.
     """
     try:
-        done = _skopeo(["inspect", "--raw", source], ANSWER_S)
+        # Of a large archive in a file the manifest takes minutes.
+        seconds = ANSWER_S if source.startswith("docker://") else None
+        done = _skopeo(["inspect", "--raw", source], seconds)
     except subprocess.TimeoutExpired as error:
         raise ContainerError(
             f"the registry of {source} has not answered for {ANSWER_S} s: check the name and that "
@@ -194,14 +208,16 @@ def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
 
 
 def _hidden(store: str) -> str:
-    """Make a hidden folder in the store, and remove what is of no use any more."""
+    """Make a hidden folder in the store, and remove what is of no use any more.
+
+    Nobody else enters it: a link that a member of the group put there would lead what is written,
+    by root perhaps, to any file.
+    """
     _tidy(store)
     try:
-        hidden = tempfile.mkdtemp(prefix=_HIDDEN, dir=store)
-        _share(hidden)
+        return tempfile.mkdtemp(prefix=_HIDDEN, dir=store)
     except OSError as error:
         raise _unwritable(store, error) from error
-    return hidden
 
 
 def _tidy(store: str) -> None:
@@ -217,28 +233,33 @@ def _tidy(store: str) -> None:
                     shutil.rmtree(entry, ignore_errors=True)
 
 
-def _share(folder: str) -> None:
-    """Open folders to the group, as all in the store: its members replace each other's images."""
+def _share(folder: str, store: str) -> None:
+    """Open folders to all, and to the group as the store: its members replace each other's images.
+
+    A store that is one person's has images that are so too, whatever group the person is in.
+    """
+    bits = 0o755 | (os.stat(store).st_mode & stat.S_IWGRP)
     for path, _, _ in os.walk(folder):
         # chmod(2) takes the bit away by which what is below has the store's group, unless the mode
         # has it.
-        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o775)  # noqa: S103
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | bits)
 
 
 def _publish(new: str, place: str, hidden: str) -> str:
     """Let the name lead to a whole image from now on; return where that is."""
     parent, tag = os.path.split(place)
-    os.makedirs(parent, mode=0o775, exist_ok=True)
+    os.makedirs(parent, exist_ok=True)
     # No tag has an =, so no version is one of another tag.
     version = os.path.join(parent, f".{tag}={os.path.basename(hidden).removeprefix(_HIDDEN)}")
     os.rename(new, version)
     link = os.path.join(hidden, "link")
     os.symlink(os.path.basename(version), link)
     before = os.path.realpath(place)
-    os.rename(link, place)
     if before != place:
-        with suppress(OSError):  # It is removed a day after this, else after its own pull.
+        # It is removed a day after this. Now, as somebody who tidies may come before the next line.
+        with suppress(OSError):
             os.utime(before)
+    os.rename(link, place)
     return version
 
 
