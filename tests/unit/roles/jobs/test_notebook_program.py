@@ -244,6 +244,10 @@ def test_a_host_without_slurm_says_so() -> None:
         ["--wait"],
         ["-W"],
         ["-a", "1-3"],
+        ["-HW"],
+        ["-Qa1-3"],
+        ["-HQ", "train.sbatch"],
+        ["-HN1", "train.sbatch"],
         ["--", "train.sbatch"],
         ["--port", "80"],
         ["--job", "train"],
@@ -262,6 +266,7 @@ def test_options_with_values_are_sbatch_s(release: str) -> None:
     words = ["-p", "ml-cpu", "-c4", "--time", "1:0:0", "--mem=2G", "--exclusive", "--nodes", "1"]
     assert notebook.refused(words) is None
     assert notebook.refused(["--wait-all-nodes=1", "--hold", "--account", "LAB-test"]) is None
+    assert notebook.refused(["-HN", "1", "-vvp", "ml-cpu", "-Jaw"]) is None
 
 
 def test_an_option_that_nobody_knows_is_refused_in_one_sentence(

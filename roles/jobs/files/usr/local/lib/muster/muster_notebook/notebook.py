@@ -24,7 +24,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 INTERRUPTED = 130
 _PORT = 8888
 _FIRST_PORT, _LAST_PORT = 1024, 65535
-_SHORT_FLAGS = frozenset("HhkOQsVv")
+_SHORT_FLAGS = "HhkOQsVv"
 _FLAGS = (
     *(
         "--contiguous",
@@ -140,17 +140,23 @@ def refused(words: Sequence[str]) -> str | None:
     """Return the word with which sbatch would not start one notebook, or not come back.
 
     That is a script, an array, a second component of a job (`:`), or waiting for the job's end.
-    sbatch takes options cut short.
+    sbatch takes options cut short, and several letters in one word.
     """
     takes_a_value = False
     for word in words:
-        name = word.partition("=")[0]
-        if word in ("--", ":") or name == "--wait" or re.match(r"-[aW]|--ar|--wr", word):
+        name, has_value, _ = word.partition("=")
+        short = re.fullmatch(rf"-[{_SHORT_FLAGS}]*([A-Za-z]?)([^-].*)?", word)
+        if word in ("--", ":") or name == "--wait" or word.startswith(("--ar", "--wr")):
+            return word
+        if short and short[1] in ("a", "W"):
             return word
         if not word.startswith("-") and not takes_a_value:
             return word
-        is_flag = word[1:] in _SHORT_FLAGS or any(flag.startswith(word) for flag in _FLAGS)
-        takes_a_value = re.fullmatch(r"-[A-Za-z]|--[^=]+", word) is not None and not is_flag
+        if short:
+            takes_a_value = bool(short[1]) and not short[2]
+        else:
+            is_flag = any(flag.startswith(word) for flag in _FLAGS)
+            takes_a_value = word.startswith("--") and not has_value and not is_flag
     return None
 
 
