@@ -42,10 +42,15 @@ class Checkpoints:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         new = self.folder / "new"
-        with new.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with new.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            # A full disk or quota has more use for the room.
+            new.unlink(missing_ok=True)
+            raise
         new.replace(self.folder / f"{number:010}-{hashlib.sha256(content).hexdigest()}.ckpt")
         for _, old in self._found()[self.keep :]:
             old.unlink()

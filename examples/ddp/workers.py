@@ -231,11 +231,19 @@ class Workers:
     def _leave(self, end: End) -> None:
         """End this process, whose main thread may wait for one that is gone."""
         print(end.why, flush=True)
-        if end.code == LOST:
-            self._lost.write_text(f"{end.why}\n", encoding="utf-8")
         # Not in the middle of saving; but a file server may be what is lost.
-        self._saving.acquire(timeout=SAVE_SECONDS)
+        last = threading.Thread(target=self._write, args=(end,), daemon=True)
+        last.start()
+        last.join(SAVE_SECONDS)
         os._exit(end.code)
+
+    def _write(self, end: End) -> None:
+        """Write what the job script looks for, and wait until the checkpoint is whole."""
+        try:
+            if end.code == LOST:
+                self._lost.write_text(f"{end.why}\n", encoding="utf-8")
+        finally:
+            self._saving.acquire()
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

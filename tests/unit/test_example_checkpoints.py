@@ -46,7 +46,7 @@ def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(
     assert f"{damaged} is damaged" in capsys.readouterr().out
 
 
-def test_a_run_that_is_killed_while_it_writes_leaves_the_one_before(
+def test_a_run_that_ends_while_it_writes_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = checkpoints(tmp_path, keep=1)
@@ -60,7 +60,10 @@ def test_a_run_that_is_killed_while_it_writes_leaves_the_one_before(
         with pytest.raises(OSError, match="No space"):
             kept.save(2000, b"step 2000")
     assert newest(kept) == (1000, b"step 1000")
-    # What is left of it does not stop the next one.
+    # Half a checkpoint would keep the disk full.
+    assert len(list(tmp_path.iterdir())) == 1
+    # What a run that is killed leaves does not stop the next one.
+    (tmp_path / "new").write_bytes(b"half")
     kept.save(2000, b"step 2000")
     assert newest(kept) == (2000, b"step 2000")
 

@@ -239,3 +239,31 @@ def test_how_long_processes_wait_for_each_other_has_bounds(
     code, output = runs[0].end()
     assert code == 2
     assert "argument --wait: " in output
+
+
+# -- the job scripts, with stand-ins for SLURM's programs ------------------------------------------
+
+
+@pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
+def test_a_job_whose_worker_is_lost_is_queued_again_three_times_at_most(
+    tmp_path: Path, script: str
+) -> None:
+    """However often it was queued again before, as at its time limit."""
+    folder = example_jobs.copy("ddp", tmp_path)
+    example_jobs.stand_in(tmp_path, "module", "")
+    example_jobs.stand_in(tmp_path, "srun", "echo 'worker 1 is lost' >ddp-7.lost\nexit 75")
+    example_jobs.stand_in(tmp_path, "scontrol", "")
+    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    for run in range(5):
+        done = example_jobs.run(folder, "bash", script, **job, SLURM_RESTART_COUNT=str(9 + run))
+        assert done.returncode == 75, done.stderr
+    calls = [call for call in example_jobs.called(tmp_path, "scontrol") if "requeue" in call]
+    assert calls == ["requeue 7"] * 3
+    # On a full disk the file is there, and empty.
+    example_jobs.stand_in(tmp_path, "srun", ">ddp-7.lost; exit 75")
+    (folder / "ddp-7.all-lost").unlink()
+    assert example_jobs.run(folder, "bash", script, **job).returncode == 75
+    # A run in which none is lost is not queued again for those before it.
+    example_jobs.stand_in(tmp_path, "srun", "exit 1")
+    assert example_jobs.run(folder, "bash", script, **job).returncode == 1
+    assert len([c for c in example_jobs.called(tmp_path, "scontrol") if "requeue" in c]) == 3

@@ -143,6 +143,29 @@ def test_the_end_waits_for_a_checkpoint_that_is_being_saved(
     assert done == ["saved", "ended with 75"]
 
 
+def test_a_file_server_that_does_not_answer_keeps_nobody(
+    judge: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import workers
+
+    done: list[int] = []
+    monkeypatch.setattr(workers.os, "_exit", done.append)
+    monkeypatch.setattr(workers, "SAVE_SECONDS", 0.2)
+    # Who opens a pipe to write waits for a reader.
+    os.mkfifo(tmp_path / "lost")
+    first = workers.Workers(0, 2, tmp_path / "lost")
+    leaving = threading.Thread(
+        target=first._leave, args=(judge.End(0, "why", judge.LOST),), daemon=True
+    )
+    leaving.start()
+    leaving.join(5)
+    ended = list(done)
+    first._listener.close()
+    with (tmp_path / "lost").open() as reader:
+        assert reader.read() == "why\n"
+    assert ended == [75]
+
+
 def test_a_worker_that_never_reported_is_lost_too(judge: Any) -> None:
     court = judge.Judge(2, 0.0)
     court.report(said(0), 21)

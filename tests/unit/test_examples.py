@@ -84,6 +84,16 @@ def test_a_script_is_shell_and_its_programs_are_beside_it(script: Path) -> None:
 
 
 @each_script
+def test_a_task_that_fails_ends_those_that_wait_for_it(script: Path) -> None:
+    """Else the job keeps its nodes to the time limit."""
+    text = script.read_text()
+    if script.stem == "report":
+        return  # Its tasks know nothing of each other.
+    if "\nsrun " in text:
+        assert "--kill-on-bad-exit=1" in text
+
+
+@each_script
 def test_a_script_loads_modules_that_are_built_or_says_so(script: Path) -> None:
     text = script.read_text()
     loaded = re.findall(r"^module load (.+)$", text, re.MULTILINE)
