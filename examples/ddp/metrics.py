@@ -23,7 +23,8 @@ class Metrics:
     def begin(self, done: int) -> None:
         """Leave out what is written of steps after those that are done; whole or not at all."""
         try:
-            text = self.path.read_text(encoding="utf-8")
+            # Bytes that are no text, as a node that crashes may leave, stay what they are.
+            text = self.path.read_text(encoding="utf-8", errors="surrogateescape")
         except FileNotFoundError:
             return
         lines = text.splitlines(keepends=True)
@@ -31,7 +32,7 @@ class Metrics:
         if kept == lines:
             return
         new = self.path.with_name(f"{self.path.name}.new")
-        with new.open("w", encoding="utf-8") as file:
+        with new.open("w", encoding="utf-8", errors="surrogateescape") as file:
             file.writelines(kept)
             file.flush()
             os.fsync(file.fileno())

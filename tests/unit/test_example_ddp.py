@@ -53,6 +53,14 @@ def test_a_half_line_of_a_killed_run_goes_and_lines_of_others_stay(
     assert path.read_text() == f'{other}{{"step": 1000, "loss": 1}}\n'
 
 
+def test_bytes_that_are_no_text_stop_no_run(metrics: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "metrics-7.jsonl"
+    kept = b'{"step": 1000, "loss": 1}\n\xff\x00\n'
+    path.write_bytes(kept + b'{"step": 3000, "loss": 1}\n')
+    metrics.Metrics(path).begin(2000)
+    assert path.read_bytes() == kept
+
+
 def test_a_full_disk_leaves_the_file_as_it_was(
     metrics: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
