@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree
 
 import example_jobs
@@ -15,7 +16,9 @@ from bench.training import lab, plot, table
 from documentation import ROOT
 
 from muster import definition
+from muster_sandbox.demo import tour as demo
 from muster_sandbox.demo.instance import Instance
+from muster_sandbox.demo.showing import TourError
 
 FOLDER = ROOT / "tests/bench/training"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -304,6 +307,37 @@ def test_a_job_switches_off_one_thing(job: Path, off: str, placed: bool, launche
     assert example_jobs.called(job.parent, "launch") == tasks
     bound = [f"--cpu-list {cores} launch {tasks[0]}" for cores in ("0-1", "2-3")]
     assert example_jobs.called(job.parent, "taskset") == (bound if placed else [])
+
+
+class Session:
+    """Ada's shell, in which one command fails."""
+
+    def __init__(self, fails: str) -> None:
+        self.fails = fails
+        self.ran: list[str] = []
+
+    def run(self, command: str, **_: str) -> str:
+        self.ran.append(command)
+        if self.fails in command:
+            raise TourError(f"`{command}` did not end within 60 s")
+        return "7\n" if "sbatch" in command else "RUNNING\n"
+
+
+def cluster(session: Session) -> lab.Lab:
+    return lab.Lab(cast("demo.Session", session), 2, 1, lambda _: None)
+
+
+@pytest.mark.parametrize("fails", ["mkdir", "cat"])
+def test_a_lab_that_does_not_answer_is_a_sentence(fails: str) -> None:
+    with pytest.raises(table.TableError, match="did not end within 60 s"):
+        cluster(Session(fails)).prepare()
+
+
+def test_a_job_that_can_t_be_followed_leaves_its_nodes_to_the_next_one() -> None:
+    session = Session("sacct")
+    with pytest.raises(table.TableError, match="sacct"):
+        cluster(session).train(2)
+    assert session.ran[-1] == "scancel 7"
 
 
 def test_the_switches_are_those_of_the_job() -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,11 +104,19 @@ class Lab:
     tell: Callable[[str], None]
 
     def prepare(self) -> None:
-        """Give ada the program and its script."""
-        self.session.run("mkdir -p training")
-        for name in ("train.py", "training.sbatch"):
-            text = (HERE / name).read_text(encoding="utf-8")
-            self.session.run(f"cat >training/{name}", stdin=text)
+        """Give ada the program and its script.
+
+        Raises:
+            TableError: the lab does not take them.
+
+        """
+        try:
+            self.session.run("mkdir -p training")
+            for name in ("train.py", "training.sbatch"):
+                text = (HERE / name).read_text(encoding="utf-8")
+                self.session.run(f"cat >training/{name}", stdin=text)
+        except TourError as error:
+            raise TableError(str(error)) from error
 
     def train(self, nodes: int, off: str = "nothing", *options: str) -> Result:
         """Run a job to its end; return what it has measured.
@@ -118,12 +127,17 @@ class Lab:
         """
         asked = f"--nodes={nodes} --cpus-per-task={self.cpus}"
         words = " ".join((f"{self.cores}", off, *options))
+        job = ""
         try:
             job = self.session.run(
                 f"cd training && sbatch --parsable {asked} training.sbatch {words}"
             ).strip()
             output = self._ended(job)
         except TourError as error:
+            if job:
+                # The next one needs its nodes.
+                with suppress(TourError):
+                    self.session.run(f"scancel {job}")
             raise TableError(str(error)) from error
         return parse(output)
 
