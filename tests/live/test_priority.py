@@ -118,6 +118,13 @@ REFUSED = {
         "sbatch: error: AssocGrpGRES",
         ["ada", "--qos=scavenger", "--gpus=7"],
     ),
+    "more GPU minutes ahead than the account may have": (
+        ["finn", "--qos=scavenger", "--gpus=4", "--time=4-00:00:00"],
+        "account students allows all of its jobs together at most 17280 minutes of GPUs "
+        "(GrpTRESRunMins), and this job asks for 23040 (4 for 4-00:00:00): ask for less time or "
+        "fewer GPUs\nsbatch: error: AssocGrpGRESRunMinutes",
+        ["finn", "--qos=scavenger", "--gpus=4", "--time=3-00:00:00"],
+    ),
     "an account of others": (
         ["bob", "--gpus=1", "--account=students"],
         "Invalid account",
@@ -151,6 +158,11 @@ def test_each_line_of_the_page_does_what_the_page_says(lab, login, line, sees):
         return
     # Refused, or told that it would wait for ever.
     assert sees in lab.as_user(login, "sh", "-c", f"{line} 2>&1 || true")
+
+
+def test_a_job_that_asks_for_no_time_gets_the_minutes_that_its_account_may_have(lab):
+    job = lab.submit("finn", *GPUS, "--hold", "--qos=scavenger", "--gpus=6")
+    assert lab.run("squeue", "--noheader", f"--jobs={job}", "--format=%l").strip() == "2-00:00:00"
 
 
 def test_more_jobs_than_a_user_may_have_are_refused(lab):

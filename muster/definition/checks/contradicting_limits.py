@@ -201,12 +201,21 @@ def _shortest(d: Definition, qos: Iterable[str], walls: Iterable[str | None], ke
                 d.cluster.nodes[one].gpus for one in partition.nodes if one in d.cluster.nodes
             ):
                 continue
+            if _denies(d, name) or _denies(d, partition.qos):
+                # SLURM gives it the whole minutes that the bound allows, at least one
+                # (_validate_tres_time_limits in acct_policy.c).
+                least = min(least, 60)
             most = _seconds(partition.max_time) or 0
             default = _seconds(partition.default_time or partition.max_time) or 0
             for wall in walls if _is_endless(own) else [own]:
                 seconds = default if _is_endless(wall) else _seconds(wall) or 0
                 least = min(least, most, seconds)
     return least
+
+
+def _denies(d: Definition, qos: str | None) -> bool:
+    """Whether SLURM refuses what is beyond a limit by itself; `normal` does not by itself."""
+    return qos in d.cluster.qos and d.cluster.qos[qos].deny_on_limit
 
 
 def _is_endless(wall: str | None) -> bool:
@@ -244,11 +253,12 @@ def _too_few_minutes(
         seconds = _shortest(d, free, walls, key)
         if isfinite(seconds) and bound * 60 < wanted * seconds:
             needs = int(-(-wanted * seconds // 60))
+            shorter = ", or lower `default_time` or `max_wall`" if needs > wanted else ""
             yield Finding(
                 (*path, "grp_tres_run_mins", key),
                 f"a job with {counted(wanted, _NOUNS[key])} that asks for no time needs {needs}, "
                 "so none can start",
-                f"raise it to {needs} or more, or lower `default_time` or `max_wall`",
+                f"raise it to {needs} or more{shorter}",
             )
 
 

@@ -88,6 +88,25 @@ def test_limits_of_accounts_alone_are_told(lab) -> None:
     assert controller.told[0].endswith("; as it is, it waits for ever")
 
 
+def test_a_list_of_several_qos_goes_before_the_only_one_of_the_account_above(lab) -> None:
+    """Without a default QoS of its own a job has SLURM's `normal` (assoc_mgr.c)."""
+    change = {
+        "qos": {"normal": {"max_wall": "1-00:00:00"}, "brief": {"max_wall": "00:10:00"}},
+        "accounts": {
+            "lab": {"qos": ["brief"]},
+            "LAB-test": {"parent": "lab", "qos": ["normal", "brief"]},
+        },
+    }
+    controller = Limited(render(lab(change)).job_submit_lua)
+    controller.ask({"time_limit": 60, "default_qos": None})
+    assert controller.told == []
+    # One that a user has alone goes before all of them.
+    change["accounts"]["LAB-test"]["associations"] = {"ada": {"qos": ["brief"]}}
+    controller = Limited(render(lab(change)).job_submit_lua)
+    controller.ask({"time_limit": 60, "default_qos": None})
+    assert controller.told[0].startswith("QoS brief allows a job at most 00:10:00")
+
+
 def test_where_no_node_has_gpus_the_job_is_told_to_ask_for_none(lab) -> None:
     change = {
         "nodes": {"gpu": {"gpus": None}},

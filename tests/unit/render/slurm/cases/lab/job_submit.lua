@@ -120,8 +120,10 @@ local function kinds(job, partition, levels)
     local name = job.qos or job.default_qos
     for _, level in ipairs(levels) do
         local allowed = level[1].qos
-        if not name and allowed and #allowed == 1 then
-            name = allowed[1]
+        -- The nearest list holds; of one QoS alone, that is the default.
+        if allowed and #allowed > 0 then
+            name = name or (#allowed == 1 and allowed[1]) or nil
+            break
         end
     end
     local found = {}
@@ -167,16 +169,25 @@ local function words(tres)
     return WORDS[tres] or (kind and "GPUs of type " .. kind) or tres
 end
 
--- What the job's owner can do. SLURM refuses such a job only where one of its QoS has DenyOnLimit
--- (strict_checking in acct_policy.c), also for what is beyond a limit of a user or an account.
-local function remedy(less, qos)
-    local text = "ask for " .. less .. ", or for another QoS or account that allows it"
+-- Whether SLURM refuses what is beyond a limit by itself, also one of a user or an account: only
+-- where one of the job's QoS has DenyOnLimit (strict_checking in acct_policy.c).
+local function refused(qos)
     for _, level in ipairs(qos) do
         if level[1].DenyOnLimit then
-            return text
+            return true
         end
     end
-    return text .. "; as it is, it waits for ever"
+    return false
+end
+
+-- What becomes of a job that is not refused.
+local function otherwise(qos)
+    return refused(qos) and "" or "; as it is, it waits for ever"
+end
+
+-- What the job's owner can do.
+local function remedy(less, qos)
+    return "ask for " .. less .. ", or for another QoS or account that allows it" .. otherwise(qos)
 end
 
 -- `key` is SLURM's name of the limit.
@@ -230,18 +241,24 @@ local function of_least(job, whole, qos)
         local number = whole[tres] or (tres == "gres/gpu" and 0)
         if value and number and number < value and not unknown then
             local add = ({["gres/gpu"] = "--gpus", node = "--nodes", cpu = "--ntasks", mem = "--mem"})[tres]
+            -- Of CPUs a job can get more than it asks for: those of whole cores.
+            local waits = tres == "cpu" and "" or otherwise(qos)
             return string.format("%s takes only jobs with %d or more %s (MinTRESPerJob), and this one asks "
-                .. "for %s: add %s=%d, or use another partition or QoS", who, value, words(tres),
-                number == 0 and "none" or number, add, value)
+                .. "for %s: add %s=%d, or use another partition or QoS%s", who, value, words(tres),
+                number == 0 and "none" or number, add, value, waits)
         end
     end
     return nil
 end
 
--- What running jobs may still use: TRES times minutes. SLURM refuses none for it; beyond it they wait.
+-- What running jobs may still use: TRES times minutes.
 local function of_minutes(job, whole, qos, levels, partition)
     local minutes = given(job.time_limit)
-    if not minutes and job.time_limit == 4294967294 then
+    if not minutes and job.time_limit == 4294967294 and refused(qos) then
+        -- Where SLURM refuses, it gives a job that asks for no time what is allowed, in whole minutes
+        -- (_validate_tres_time_limits in acct_policy.c).
+        minutes = 1
+    elseif not minutes and job.time_limit == 4294967294 then
         minutes = first("MaxWallDurationPerJob", nil, qos, levels)
             or given(partition and partition.default_time)
     end
@@ -252,9 +269,9 @@ local function of_minutes(job, whole, qos, levels, partition)
         end
         if value and minutes and whole[tres] and whole[tres] * minutes > value then
             return string.format("%s allows all of its jobs together at most %d minutes of %s "
-                .. "(GrpTRESRunMins), and this job asks for %d (%d for %s): ask for less time or fewer %s; "
-                .. "as it is, it waits for ever", who, value, words(tres), whole[tres] * minutes,
-                whole[tres], clock(minutes), words(tres))
+                .. "(GrpTRESRunMins), and this job asks for %d (%d for %s): ask for less time or fewer %s%s",
+                who, value, words(tres), whole[tres] * minutes, whole[tres], clock(minutes), words(tres),
+                otherwise(qos))
         end
     end
     return nil
