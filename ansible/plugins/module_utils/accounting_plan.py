@@ -96,22 +96,32 @@ def target(
         users=users,
         accounts_of_root=current.accounts_of_root,
         qos_of_root=current.qos_of_root,
+        has_other_clusters=current.has_other_clusters,
         tres=current.tres,
     )
     goal = _with_settings(goal, current, wish, prune, {job.qos for job in draining})
+    closed = _closed(goal, wish, {job.qos for job in draining}) if draining else set()
     for job in sorted(draining):
-        goal = _drained(goal, wish, job)
-    return goal
+        goal = _drained(goal, job)
+    qos = {
+        name: {**settings, CLOSED: "0"} if name in closed else settings
+        for name, settings in goal.qos.items()
+    }
+    return replace(goal, qos=qos)
 
 
-def _drained(goal: State, wish: State, job: Job) -> State:
-    """Return `goal` with the QoS of a job in the list that its association goes by.
+def _closed(goal: State, wish: State, names: set[str]) -> set[str]:
+    """Return which of some QoS take no new jobs: those that are not wanted, and that nobody has.
 
-    A QoS that is not wanted at all takes no new jobs.
+    Another cluster of the slurmdbd may use any, and every other account may have SLURM's own.
     """
-    if job.qos not in wish.qos:
-        closed = {**goal.qos[job.qos], CLOSED: "0"}
-        goal = replace(goal, qos={**goal.qos, job.qos: closed})
+    if goal.has_other_clusters:
+        return set()
+    return names - wish.qos.keys() - _used_qos(goal) - {NORMAL}
+
+
+def _drained(goal: State, job: Job) -> State:
+    """Return `goal` with the QoS of a job in the list that its association goes by."""
     names = qos_of(goal, job.user, job.account)
     if job.qos in names:
         return goal

@@ -183,8 +183,9 @@ options:
     description:
       - What happens to a QoS that is taken away and that pending or running jobs use. If true, it is
         left to their accounts until a run finds no such job, and the run names the jobs. One that
-        is not listed any more takes no new jobs meanwhile (C(GrpSubmitJobs=0)); of one that other
-        accounts go on using, new jobs of these accounts still come. If false, the module refuses.
+        is not listed any more takes no new jobs meanwhile (C(GrpSubmitJobs=0)); of C(normal), and of
+        one that other accounts or clusters go on using, new jobs of these accounts still come. If
+        false, the module refuses.
     type: bool
     default: false
   slurmctld_runs:

@@ -41,7 +41,7 @@ from lab_with_limits import (
     commands,
     with_limits,
 )
-from sacctmgr_output import association
+from sacctmgr_output import NO_LIMITS, association
 
 WITHOUT_OLD = changed([NORMAL, SCAVENGER], qos=["normal", "scavenger"])
 
@@ -222,6 +222,27 @@ def test_a_qos_that_others_go_on_using_is_not_closed(talk):
     of_lab_test_alone = changed(qos=["normal", "scavenger"])
     said, left_to = drained(talk, of_lab_test_alone)
     assert (said, left_to) == ([], ["7"])
+
+
+def test_slurm_s_own_qos_is_not_closed_to_others(talk):
+    """The definition need not describe `normal`, and accounts without a list have it."""
+    options = changed([SCAVENGER, OLD], qos=["old", "scavenger"], default_qos="old")
+    said, left_to = drained(talk, options, jobs="9|lab-test|ada|normal\n")
+    assert [line for line in said if "GrpSubmitJobs" in line] == []
+    assert left_to == ["9"]
+
+
+def test_a_qos_that_an_account_outside_of_the_definition_uses_is_not_closed(talk):
+    theirs = ASSOCIATIONS + f"theirs|||root|1|old|{NO_LIMITS}\ntheirs|bo|||1||{NO_LIMITS}\n"
+    said, left_to = drained(talk, WITHOUT_OLD, has=HAS | {"associations": theirs})
+    assert [line for line in said if "GrpSubmitJobs" in line] == []
+    assert left_to == ["7"]
+
+
+def test_a_qos_that_another_cluster_may_use_is_not_closed(talk):
+    said, left_to = drained(talk, WITHOUT_OLD, has=HAS | {"clusters": "lab\nother-lab\n"})
+    assert [line for line in said if "GrpSubmitJobs" in line] == []
+    assert left_to == ["7"]
 
 
 def test_a_list_of_the_users_own_keeps_it_too(talk):
