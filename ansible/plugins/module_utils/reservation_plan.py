@@ -12,7 +12,7 @@ from typing import TypedDict
 
 SECONDS = "%Y-%m-%dT%H:%M:%S"
 MINUTES = "%Y-%m-%dT%H:%M"
-_REPEATS = ("DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")
+_REPEATS = ("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")
 _DAY = timedelta(days=1)
 
 
@@ -38,7 +38,7 @@ class Reservation:
     start: datetime
     end: datetime
     repeat: str
-    """DAILY, WEEKDAY, WEEKEND or WEEKLY; empty: once."""
+    """DAILY, WEEKDAY, WEEKEND or WEEKLY, by hand HOURLY; empty: once."""
     partition: str
     """Empty: nodes of all partitions."""
     node_count: int | None
@@ -61,8 +61,16 @@ def parse(text: str) -> list[Reservation]:
 
 
 def _values(line: str) -> dict[str, str]:
-    # They hold no blanks, except a comment, which is the last one.
-    return dict(re.findall(r"(\w+)=(\S*)", line))
+    """Return the values of a line; they hold no blanks, except a comment, which is the last."""
+    others, _, comment = line.partition(" Comment=")
+    return {**dict(re.findall(r"(\w+)=(\S*)", others)), "Comment": comment.strip() or "(null)"}
+
+
+def _time(text: str) -> datetime:
+    """Return a time; `Unknown` is the end of a reservation that has none."""
+    if text == "Unknown":
+        return datetime.max.replace(microsecond=0)
+    return datetime.strptime(text, SECONDS)  # noqa: DTZ007
 
 
 def _parsed(line: str) -> Reservation:
@@ -71,8 +79,8 @@ def _parsed(line: str) -> Reservation:
     is_whole = bool({"PART_NODES", "ALL_NODES"} & set(flags))
     return Reservation(
         name=values["ReservationName"],
-        start=datetime.strptime(values["StartTime"], SECONDS),  # noqa: DTZ007
-        end=datetime.strptime(values["EndTime"], SECONDS),  # noqa: DTZ007
+        start=_time(values["StartTime"]),
+        end=_time(values["EndTime"]),
         repeat=next((flag for flag in flags if flag in _REPEATS), ""),
         partition="" if "ALL_NODES" in flags else _word(values["PartitionName"]),
         node_count=None if is_whole else int(values["NodeCnt"]),
@@ -184,9 +192,13 @@ def created(wish: Reservation, now: datetime) -> list[str]:
     return [*words, f"Flags={','.join(flags)}"]
 
 
-# SLURM sets these by itself, and scontrol reads none of them.
-_SHOWN_ONLY = {"SPEC_NODES", "ALL_NODES", "PART_NODES", "FORCE_START"}
-_OPTIONAL = ("Users", "Groups", "Accounts", "Licenses", "Features", "BurstBuffer", "MaxStartDelay")
+# SLURM sets these by itself, and scontrol reads none of them (parse_resv_flags in proc_args.c, 22.05
+# to 25.11); it reads all others that reservation_flags_string prints.
+_SHOWN_ONLY = {"SPEC_NODES", "ALL_NODES"}
+_OPTIONAL = (
+    *("Users", "Groups", "Accounts", "Licenses", "Features", "BurstBuffer", "MaxStartDelay"),
+    "Comment",
+)
 
 
 def restored(there: Reservation, now: datetime) -> list[str]:
@@ -198,9 +210,11 @@ def restored(there: Reservation, now: datetime) -> list[str]:
     flags = values["Flags"].split(",")
     kept = [flag for flag in flags if flag and flag not in {*_SHOWN_ONLY, "IGNORE_JOBS"}]
     begin = "now" if there.start <= now else there.start.strftime(SECONDS)
+    # A length of 0 is none: it has no end.
+    end = "Duration=0" if values["EndTime"] == "Unknown" else f"EndTime={values['EndTime']}"
     words = [
         *("create", "reservation", f"ReservationName={there.name}"),
-        *(f"StartTime={begin}", f"EndTime={there.end.strftime(SECONDS)}"),
+        *(f"StartTime={begin}", end),
     ]
     if there.partition:
         words.append(f"PartitionName={there.partition}")

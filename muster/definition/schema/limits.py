@@ -111,7 +111,7 @@ class Association(Model):
         TresMinutes | None,
         Field(
             description="What running jobs may still use: their TRES times the rest of their time "
-            "limits. Jobs beyond wait.",
+            "limits. Jobs beyond wait; one beyond by itself is refused if its QoS has `deny_on_limit`.",
             examples=[{"gpu": 5760}],
         ),
     ] = None
@@ -197,7 +197,7 @@ class Qos(Model):
         TresMinutes | None,
         Field(
             description="What its running jobs may still use: their TRES times the rest of their "
-            "time limits. Jobs beyond wait.",
+            "time limits. Jobs beyond wait; with `deny_on_limit` one beyond by itself is refused.",
             examples=[{"gpu": 5760}],
         ),
     ] = None

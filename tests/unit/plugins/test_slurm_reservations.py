@@ -311,6 +311,39 @@ def test_what_somebody_set_by_hand_comes_back_too():
     assert again["Flags"] == "OVERLAP,IGNORE_JOBS"
 
 
+def test_a_flag_that_scontrol_reads_comes_back():
+    """All but SPEC_NODES and ALL_NODES (parse_resv_flags in proc_args.c, 22.05 to 25.11)."""
+    flags = "WEEKLY,SPEC_NODES,PART_NODES,PURGE_COMP=00:05:00,MAGNETIC,USER_DELETE,FORCE_START"
+    (there,) = parse(line(flags=flags))
+    assert words(restored(there, BEFORE))["Flags"] == (
+        "WEEKLY,PART_NODES,PURGE_COMP=00:05:00,MAGNETIC,USER_DELETE,FORCE_START,IGNORE_JOBS"
+    )
+
+
+def test_a_comment_is_a_comment_and_comes_back():
+    comment = "asked by ada: Users=jo until EndTime=Friday"
+    text = line().rstrip("\n") + f" Comment={comment}\n"  # 24.11 prints it
+    assert plan(MONDAY, text) == []
+    (there,) = parse(text)
+    assert words(restored(there, BEFORE))["Comment"] == comment
+    assert "Comment" not in words(restored(parse(line())[0], BEFORE))
+
+
+def test_a_reservation_without_end_is_read_ended_and_made_again():
+    """`scontrol create reservation duration=0` makes one, and its end is shown as Unknown."""
+    endless = line(end="Unknown", flags="MAGNETIC")
+    (command,) = plan(MONDAY | {"repeat": None}, endless)
+    assert words(command)["EndTime"] == "2027-01-11T16:00:00"
+    again = words(restored(parse(endless)[0], DURING))
+    assert again["Duration"] == "0"
+    assert "EndTime" not in again
+
+
+def test_one_that_comes_each_hour_is_not_one_that_comes_once():
+    gone, made = plan(MONDAY | {"repeat": None}, line(flags="HOURLY,MAGNETIC"))
+    assert (gone[0], words(made)["Flags"]) == ("delete", "MAGNETIC")
+
+
 def test_a_second_administrator_waits_for_the_first(run_module, scontrol):
     (scontrol / "made").write_text(FAR_LINE)
     with (scontrol / "muster-reservations.lock").open("w") as lock:
