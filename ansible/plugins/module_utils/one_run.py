@@ -35,10 +35,13 @@ def one_run(name: str, what: str) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise RefusedError(
-                        f"another run has been changing {what} for {SECONDS} s; `fuser {path}` "
-                        "shows its process: wait for it or end it, and run again"
+                        f"another run has been changing {what} for {SECONDS} s (process "
+                        f"{os.pread(lock, 20, 0).decode()} of this host): wait for it or end it, "
+                        "and run again"
                     ) from None
                 time.sleep(PAUSE)
+        os.truncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(lock)

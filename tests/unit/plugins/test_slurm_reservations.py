@@ -348,11 +348,16 @@ def test_a_second_administrator_waits_for_the_first(run_module, scontrol):
     (scontrol / "made").write_text(FAR_LINE)
     with (scontrol / "muster-reservations.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711")
+        lock.flush()
         waited = run(run_module, scontrol, [FAR])
         assert "another run has been changing the reservations" in waited["msg"]
+        assert "(process 4711 of this host)" in waited["msg"]
         assert not (scontrol / "asked").exists()
         assert run(run_module, scontrol, [FAR], check=True)["changed"]
     assert run(run_module, scontrol, [FAR])["changed"]
+    # It has left its own number.
+    assert (scontrol / "muster-reservations.lock").read_text() not in ("", "4711")
 
 
 def test_two_at_once_make_a_reservation_once(run_module, scontrol):
