@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits import (
     ASSOCIATION_FIELDS,
+    DEFAULT_QOS,
     QOS_FIELDS,
     QOS_LIST,
     Fields,
@@ -180,7 +181,7 @@ def _with_settings(
         if name in opened:
             there = {key: value for key, value in there.items() if key != CLOSED}
         qos[name] = _merged(QOS_FIELDS, there, wanted, prune)
-    return replace(
+    goal = replace(
         goal,
         accounts={
             name: replace(account, settings=without_qos(account.settings, removed))
@@ -193,6 +194,34 @@ def _with_settings(
         },
         qos={name: without_qos(settings, removed) for name, settings in qos.items()},
     )
+    return _without_lost_defaults(goal, current, wish)
+
+
+def _without_lost_defaults(goal: State, current: State, wish: State) -> State:
+    """Return `goal` without default QoS that are taken away, and that it does not ask for.
+
+    slurmdbd refuses a list without the default QoS (ESLURM_NO_REMOVE_DEFAULT_QOS).
+    """
+    key: Key = (DEFAULT_QOS, "")
+
+    def kept(user: str, account: str, settings: Settings, asked_for: Settings) -> dict[Key, str]:
+        name = settings.get(key, "")
+        is_lost = (
+            key not in asked_for
+            and name in qos_of(current, user, account)
+            and name not in qos_of(goal, user, account)
+        )
+        return {part: value for part, value in settings.items() if part != key or not is_lost}
+
+    accounts = {}
+    for name, account in goal.accounts.items():
+        asked_for = wish.accounts[name].settings if name in wish.accounts else {}
+        accounts[name] = replace(account, settings=kept("", name, account.settings, asked_for))
+    settings: dict[Association, Settings] = {}
+    for association, of_it in goal.settings.items():
+        if left := kept(*association[:2], of_it, wish.settings.get(association, {})):
+            settings[association] = left
+    return replace(goal, accounts=accounts, settings=settings)
 
 
 def _used_qos(state: State) -> set[str]:

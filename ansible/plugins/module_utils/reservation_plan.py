@@ -68,9 +68,7 @@ def _values(line: str) -> dict[str, str]:
 
 def _time(text: str) -> datetime:
     """Return a time; `Unknown` is the end of a reservation that has none."""
-    if text == "Unknown":
-        return datetime.max.replace(microsecond=0)
-    return datetime.strptime(text, SECONDS)  # noqa: DTZ007
+    return datetime.fromisoformat("9999-12-31T23:59:59" if text == "Unknown" else text)
 
 
 def _parsed(line: str) -> Reservation:

@@ -111,7 +111,8 @@ class Association(Model):
         TresMinutes | None,
         Field(
             description="What running jobs may still use: their TRES times the rest of their time "
-            "limits. Jobs beyond wait; one beyond by itself is refused if its QoS has `deny_on_limit`.",
+            "limits. Jobs beyond wait; one beyond by itself is refused if its QoS has "
+            "`deny_on_limit`.",
             examples=[{"gpu": 5760}],
         ),
     ] = None

@@ -132,6 +132,29 @@ def test_qos_of_a_slurmdbd_with_other_clusters_are_not_removed():
     assert unlisted_qos(goal, wanted(*WITHOUT_OLD)) == {"old"}
 
 
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_default_qos_goes_with_the_qos(prune):
+    """slurmdbd refuses a list without it; the definition has neither any more."""
+    has = ASSOCIATIONS.replace("scavenger|normal|", "scavenger|old|").replace(
+        "lab-test|ada|||1|||", "lab-test|ada|||1||old|"
+    )
+    options = changed(qos=["normal", "scavenger"], default_qos=None)
+    said = commands(options, prune, has=HAS | {"associations": has})
+    assert f"modify account {WHERE} QOSLevel=normal,scavenger DefaultQOS=-1" in said
+    assert "modify user where name=ada cluster=lab account=lab-test set DefaultQOS=-1" in said
+
+
+def test_a_default_qos_of_an_account_below_goes_too_and_others_stay():
+    others = "".join(
+        f"{name}|||{parent}|1||old{NO_LIMITS}\n"
+        for name, parent in (("below", "lab-test"), ("other-one", "root"))
+    )
+    has = ASSOCIATIONS + others
+    said = commands(changed(qos=["normal", "scavenger"]), has=HAS | {"associations": has})
+    assert "modify account where name=below cluster=lab set DefaultQOS=-1" in said
+    assert not [line for line in said if "other-one" in line]
+
+
 class FakeSlurmdbd:
     """Answers with HAS; all changes come true at once, as `after`."""
 
