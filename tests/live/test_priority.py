@@ -160,9 +160,9 @@ def test_each_line_of_the_page_does_what_the_page_says(lab, login, line, sees):
     assert sees in lab.as_user(login, "sh", "-c", f"{line} 2>&1 || true")
 
 
-def test_a_job_that_asks_for_no_time_gets_the_minutes_that_its_account_may_have(lab):
-    job = lab.submit("finn", *GPUS, "--hold", "--qos=scavenger", "--gpus=6")
-    assert lab.run("squeue", "--noheader", f"--jobs={job}", "--format=%l").strip() == "2-00:00:00"
+def test_a_job_that_asks_for_no_time_has_that_of_its_partition_and_not_of_its_qos(lab):
+    job = lab.submit("bob", *GPUS, "--hold", "--gpus=1")
+    assert lab.run("squeue", "--noheader", f"--jobs={job}", "--format=%l").strip() == "4:00:00"
 
 
 def test_more_jobs_than_a_user_may_have_are_refused(lab):

@@ -201,15 +201,17 @@ def _shortest(d: Definition, qos: Iterable[str], walls: Iterable[str | None], ke
                 d.cluster.nodes[one].gpus for one in partition.nodes if one in d.cluster.nodes
             ):
                 continue
-            if _denies(d, name) or _denies(d, partition.qos):
-                # SLURM gives it the whole minutes that the bound allows, at least one
-                # (_validate_tres_time_limits in acct_policy.c).
-                least = min(least, 60)
             most = _seconds(partition.max_time) or 0
-            default = _seconds(partition.default_time or partition.max_time) or 0
-            for wall in walls if _is_endless(own) else [own]:
-                seconds = default if _is_endless(wall) else _seconds(wall) or 0
-                least = min(least, most, seconds)
+            if partition.default_time is not None:
+                # Before SLURM looks at limits (_valid_job_part in job_mgr.c).
+                least = min(least, most, _seconds(partition.default_time) or 0)
+            elif _denies(d, name) or _denies(d, partition.qos):
+                # It gets the whole minutes that are allowed, at least one
+                # (_validate_tres_time_limits in acct_policy.c).
+                least = min(least, most, 60)
+            else:
+                for wall in walls if _is_endless(own) else [own]:
+                    least = min(least, most, most if _is_endless(wall) else _seconds(wall) or 0)
     return least
 
 

@@ -81,7 +81,7 @@ class Association(Model):
         SlurmTime | None,
         Field(
             description="Longest time of a job (`MaxWall`), and the time of one that asks for "
-            "none; `UNLIMITED` is as null."
+            "none in a partition without `default_time`; `UNLIMITED` is as null."
         ),
     ] = None
     max_jobs: Annotated[
@@ -166,7 +166,7 @@ class Qos(Model):
         SlurmTime | None,
         Field(
             description="Longest time of a job (`MaxWall`), and the time of one that asks for "
-            "none; `UNLIMITED` is as null."
+            "none in a partition without `default_time`; `UNLIMITED` is as null."
         ),
     ] = None
     max_tres_per_job: Annotated[

@@ -287,8 +287,8 @@ class Partition(Model):
     default_time: Annotated[
         SlurmTime | None,
         Field(
-            description="Time of a job that asks for none, where no `max_wall` holds for it; null: "
-            "`max_time`."
+            description="Time of a job that asks for none; null: the `max_wall` that holds for it, "
+            "or else `max_time`."
         ),
     ] = None
     groups: Annotated[

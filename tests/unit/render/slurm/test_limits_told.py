@@ -25,13 +25,14 @@ UNSET = {
 
 
 class Limited(Slurmctld):
-    """The same with the two partitions that ada may use."""
+    """The same with the partitions that ada may use."""
 
     def ask(self, fields: dict[str, Any]) -> int:
         asked = {**UNSET, **fields}
         partitions = {
             "ml-cpu": self._job({"name": "ml-cpu", "flag_default": 1}),
             "ml-gpu": self._job({"name": "ml-gpu", "flag_default": 0, "qos": "gpu-nodes"}),
+            "two-days": self._job({"name": "two-days", "flag_default": 0, "default_time": 2880}),
         }
         job = self._job({key: value for key, value in asked.items() if value is not None})
         submit = self.lua.globals()["slurm_job_submit"]

@@ -251,16 +251,21 @@ local function of_least(job, whole, qos)
     return nil
 end
 
+-- The time that a partition gives a job that asks for none, before SLURM looks at limits
+-- (_valid_job_part in job_mgr.c); nil: the job gets what limits allow.
+local function time_given(job, partition)
+    return job.time_limit == 4294967294 and given(partition and partition.default_time) or nil
+end
+
 -- What running jobs may still use: TRES times minutes.
 local function of_minutes(job, whole, qos, levels, partition)
-    local minutes = given(job.time_limit)
+    local minutes = given(job.time_limit) or time_given(job, partition)
     if not minutes and job.time_limit == 4294967294 and refused(qos) then
-        -- Where SLURM refuses, it gives a job that asks for no time what is allowed, in whole minutes
+        -- Where SLURM refuses, it gives such a job what is allowed, in whole minutes
         -- (_validate_tres_time_limits in acct_policy.c).
         minutes = 1
     elseif not minutes and job.time_limit == 4294967294 then
         minutes = first("MaxWallDurationPerJob", nil, qos, levels)
-            or given(partition and partition.default_time)
     end
     for _, tres in ipairs({"gres/gpu", "node", "cpu"}) do
         local value, who = first("GrpTRESRunMins", tres, qos)
@@ -299,15 +304,20 @@ local function of_count(job, qos, levels)
     return beyond(value, who, "MaxSubmitJobs", SUBMITTED.MaxSubmitJobs, number, "jobs, waiting ones too", FEWER)
 end
 
-local function of_time(job, qos, levels)
+local function of_time(job, qos, levels, partition)
     local value, who = first("MaxWallDurationPerJob", nil, qos, levels)
-    -- A job that asks for no time gets what it may have.
-    if not value or not job.time_limit or job.time_limit == 4294967294 or job.time_limit <= value then
+    local minutes = time_given(job, partition)
+    local said = "this one asks for none and has "
+    if job.time_limit ~= 4294967294 then
+        minutes, said = job.time_limit, "this one asks for "
+    end
+    -- A job that asks for no time, and has none of the partition, gets what it may have.
+    if not value or not minutes or minutes <= value then
         return nil
     end
-    local wanted = job.time_limit >= 4294967294 and "no limit" or clock(job.time_limit)
-    return string.format("%s allows a job at most %s (MaxWall), and this one asks for %s: %s", who,
-        clock(value), wanted, remedy("--time=" .. clock(value), qos))
+    local wanted = minutes >= 4294967294 and "no limit" or clock(minutes)
+    return string.format("%s allows a job at most %s (MaxWall), and %s%s: %s", who, clock(value), said,
+        wanted, remedy("--time=" .. clock(value), qos))
 end
 
 -- The partition of a job, of several the first: SLURM refuses a job that one of them refuses.
@@ -351,7 +361,7 @@ local function limit_said(job, partitions)
     local qos = kinds(job, partition, levels)
     local whole, per_node = asked(job)
     return of_gpus(job, whole, partition)
-        or of_time(job, qos, levels)
+        or of_time(job, qos, levels, partition)
         or of_tres(job, whole, per_node, qos, levels)
         or of_least(job, whole, qos)
         or of_minutes(job, whole, qos, levels, partition)
