@@ -11,6 +11,7 @@ from muster.definition.schema.cloud import Cloud
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import Machines, VirtualMachines
 from muster.definition.schema.software import PYTHONS
+from muster.definition.schema.times import seconds
 
 
 def warnings(definition: Definition) -> Iterator[str]:
@@ -29,6 +30,7 @@ def warnings(definition: Definition) -> Iterator[str]:
         )
     yield from _people(definition)
     yield from _unbounded_jobs(definition)
+    yield from _times_by_default(cluster)
     yield from _memory(cluster)
     yield from _other_pythons(cluster)
     if cluster.storage.ceph is not None:
@@ -108,6 +110,25 @@ def _unbounded_jobs(definition: Definition) -> Iterator[str]:
             f"who can fill the queue's {queue_places(definition):,} places, and then all others "
             "are refused; give a number, or `max_submit_jobs` of an account"
         )
+
+
+def _times_by_default(cluster: Cluster) -> Iterator[str]:
+    """QoS whose jobs must ask for a time: what they get otherwise is beyond `max_wall`.
+
+    No errors: people may be told so.
+    """
+    defaults = [partition.default_time for partition in cluster.partitions.values()]
+    given = [(seconds(default), default) for default in defaults if default is not None]
+    for name, qos in cluster.qos.items():
+        wall = float("inf") if qos.max_wall is None else seconds(qos.max_wall)
+        # Without a `default_time` they have what is allowed.
+        if given and len(given) == len(defaults) and wall < min(given)[0]:
+            what = "are refused" if qos.deny_on_limit else "wait for ever"
+            yield (
+                f"qos.{name}.max_wall: jobs that ask for no time have {min(given)[1]} or more, by "
+                f"`default_time` of their partition, and {what}; lower that or raise `max_wall`, "
+                "or tell people to use --time"
+            )
 
 
 # Below it hardly a program starts; above it no machine is built.

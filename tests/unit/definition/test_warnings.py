@@ -109,3 +109,20 @@ def test_people_who_can_fill_the_queue_are_warned_of() -> None:
     assert said(scheduling={"max_submit_jobs": None}, accounts=bounded) == []
     qos = {"normal": {"max_submit_jobs_per_user": 9}}
     assert said(scheduling={"max_submit_jobs": None}, qos=qos) == []
+
+
+def test_a_qos_whose_jobs_must_ask_for_a_time_is_warned_of() -> None:
+    main = CLUSTER["partitions"]["main"] | {"max_time": "1-00:00:00", "default_time": "04:00:00"}
+    short = {"normal": {"max_wall": "01:00:00"}}
+    (line,) = said(partitions={"main": main}, qos=short)
+    assert line.startswith(
+        "qos.normal.max_wall: jobs that ask for no time have 04:00:00 or more, by `default_time` "
+        "of their partition, and are refused; "
+    )
+    lax = {"normal": {"max_wall": "01:00:00", "deny_on_limit": False}}
+    assert "and wait for ever; " in said(partitions={"main": main}, qos=lax)[0]
+    # Within it, or by a partition that gives no time.
+    assert said(partitions={"main": main}, qos={"normal": {"max_wall": "04:00:00"}}) == []
+    assert said(partitions={"main": main}, qos={"normal": {}}) == []
+    two = {"main": main, "other": {"nodes": ["gpu"]}}
+    assert said(partitions=two, qos=short) == []
