@@ -284,15 +284,17 @@ end
 
 -- SLURM always refuses these.
 local FEWER = "submit fewer tasks of the array, and the others when these have ended"
+local ELSEWHERE = "use another QoS or account that allows it"
 
 local function of_count(job, qos, levels)
     local number = tasks(job.array_inx)
+    local instead = number > 1 and FEWER or ELSEWHERE
     for _, key in ipairs({"MaxSubmitJobsPerUser", "MaxSubmitJobsPerAccount", "GrpSubmitJobs"}) do
         local value, who = first(key, nil, qos)
         if not value and key == "GrpSubmitJobs" then
             value, who = least(key, nil, levels)
         end
-        local said = beyond(value, who, key, SUBMITTED[key], number, "jobs, waiting ones too", FEWER)
+        local said = beyond(value, who, key, SUBMITTED[key], number, "jobs, waiting ones too", instead)
         if said then
             return said
         end
@@ -301,7 +303,7 @@ local function of_count(job, qos, levels)
         return nil
     end
     local value, who = first("MaxSubmitJobs", nil, levels)
-    return beyond(value, who, "MaxSubmitJobs", SUBMITTED.MaxSubmitJobs, number, "jobs, waiting ones too", FEWER)
+    return beyond(value, who, "MaxSubmitJobs", SUBMITTED.MaxSubmitJobs, number, "jobs, waiting ones too", instead)
 end
 
 local function of_time(job, qos, levels, partition)
