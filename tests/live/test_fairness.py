@@ -80,10 +80,12 @@ class Queue:
 
     def count_usage(self) -> None:
         """Start slurmctld again."""
-        self.lab.run("pkill", "-x", "slurmctld")
+        log = "/var/log/slurm/slurmctld.log"
+        died = f"echo slurmctld was gone; tail -n 50 {log}; exit 1"
+        self.lab.run("sh", "-c", f"pkill -x slurmctld || {{ {died}; }}")
         gone = ["sh", "-c", "pgrep -x slurmctld || echo none"]
         wait_for(lambda: self.lab.run(*gone).strip() == "none", lambda: "slurmctld still runs")
-        self.lab.starts_slurmctld("/var/log/slurm/slurmctld.log")
+        self.lab.starts_slurmctld(log)
 
     def now(self) -> float:
         """Return the time of the container's clock, in seconds."""
