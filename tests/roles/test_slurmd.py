@@ -45,6 +45,11 @@ def missing_mount(host):
     host.check_output(f"rm {MOUNT} && systemctl daemon-reload && systemctl start slurmd")
 
 
+def test_slurmd_has_opened_the_library_of_mpi(host):
+    # Only at its start, and without it `srun --mpi=pmix` ends after a minute with a timeout.
+    assert "libpmix.so" in host.check_output("cat /proc/$(pidof -s slurmd)/maps")
+
+
 def test_a_job_runs_here(host):
     node = host.check_output("hostname")
     job = host.run(
