@@ -205,7 +205,8 @@ class Daemon:
 
     def reconcile_pass(self, messages: list[Message]) -> None:
         """Take messages, decide what is due, and start it."""
-        self.observed = replace(self.observed, **self._news(messages))
+        if news := self._news(messages):
+            self.observed = replace(self.observed, **news)
         # The last call to the outside was before: what is decided now is decided by this time.
         now = self._clock.monotonic()
         if now > self._pass_at + TICK_S + GAP_S:

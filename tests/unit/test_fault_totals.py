@@ -1,5 +1,6 @@
 """A session of all lots of the fault-injection tests fails if a kind of fault was too rare."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,12 @@ def run(folder: Path, least: int, *options: str) -> tuple[int, str]:
     assert "\nLEAST = 20\n" in conftest
     (folder / "conftest.py").write_text(conftest.replace("LEAST = 20", f"LEAST = {least}"))
     (folder / "test_lots.py").write_text(LOTS)
-    command = [sys.executable, "-m", "pytest", "--rootdir", folder, *options, folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-m", "pytest", "-p", "xdist", "--rootdir", folder, *options, folder]
+    # Of the plugins of other packages it needs no more than that one.
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     return done.returncode, done.stdout
 
 

@@ -50,10 +50,8 @@ WITHDRAWN = "withdrawn"
 
 def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedState:
     """Return the tracked state after what happened since the last pass, without what is over."""
-    began = tracked.began
-    if began is None and observed.nodes_at:
-        began = observed.now
-    tracked = replace(tracked, began=began)
+    if tracked.began is None and observed.nodes_at:
+        tracked = replace(tracked, began=observed.now)
     nodes = dict(tracked.nodes)
     inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
     for event in observed.events:
@@ -73,10 +71,10 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
                     nodes[name] = replace(nodes.get(name, NOTHING), released_at=observed.now)
                 for name in event.not_released:
                     nodes[name] = _not_released(observed, nodes.get(name, NOTHING), name)
-    changed: frozenset[str] = frozenset()
+    changed: tuple[str, ...] = ()
     if observed.events:
         before = tracked.nodes
-        changed = frozenset(name for name in nodes if nodes[name] is not before.get(name))
+        changed = tuple(name for name in nodes if nodes[name] is not before.get(name))
     read = Readings(
         observed.nodes, observed.nodes_at, observed.vms, observed.vms_at, observed.requests
     )
@@ -90,7 +88,7 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
             if not (record := _without_what_is_over(observed, old, name)).empty
         }
     zones = tracked.zones | observed.zones
-    return TrackedState(nodes, inserts, breakers, began, zones, read, fresh, changed)
+    return TrackedState(nodes, inserts, breakers, tracked.began, zones, read, fresh, changed)
 
 
 def moved(record: NodeRecord, evidence: Evidence, at: float) -> NodeRecord:

@@ -242,7 +242,7 @@ class TrackedState:
     """As of this pass."""
     fresh: bool = False
     """Whether any of that is new: all nodes are judged."""
-    changed: frozenset[str] = frozenset()
+    changed: tuple[str, ...] = ()
     """The nodes that results have come for: while nothing is new, only they are."""
 
     def node(self, name: str) -> NodeRecord:

@@ -20,7 +20,7 @@ def with_jobs(
     None while slurmctld does not answer: a node may have come into service since.
     """
     released: dict[str, Release] = {}
-    if observed.stale:
+    if not release or observed.stale:
         return released
     due_now = {
         name: due for name, due in release.items() if tracked.node(name).phase is not Phase.RELEASED

@@ -42,10 +42,12 @@ class Faults:
 
     def strike(self, kind: str, part: float = 1) -> bool:
         """Whether a fault occurs here and now; `part` makes it rarer."""
-        rate = 0 if self.ended else self.schedule.rates.get(kind, 0)
-        struck = rate > 0 and self.random.random() < rate * part
-        self.counts[kind] += struck
-        return struck
+        rate = self.schedule.rates.get(kind)
+        # Asked for in each second, of most kinds in vain.
+        if not rate or self.ended or self.random.random() >= rate * part:
+            return False
+        self.counts[kind] += 1
+        return True
 
 
 def schedules(kinds: Collection[str]) -> st.SearchStrategy[Schedule]:

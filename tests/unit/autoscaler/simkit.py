@@ -434,39 +434,40 @@ class SimulatedRun:
 
     def _next(self) -> tuple[float, Callable[[], None]]:
         """What is due first."""
+        now, daemon, driver = self.clock.time, self.daemon, self.cloud.driver
         when, do = self.second_at, self._second
-        if self.world.next < when:
-            when, do = self.world.next, self.world.run_next
-        if self.daemon is None or self.stopped:
+        if (due := self.world.next) < when:
+            when, do = due, self.world.run_next
+        if daemon is None or self.stopped:
             return when, do
-        driver = self.cloud.driver
-        if driver.next < when:
-            when, do = driver.next, driver.run_next
+        if (due := driver.next) < when:
+            when, do = due, driver.run_next
         if self.pass_at < when:
             when, do = self.pass_at, self._reconcile
-        if self.spool.woken and self.now < when:
-            when, do = self.now, self.daemon.listen
-        if self.calls and self.now >= self.calls[-1][1]:
+        if self.spool.woken and now < when:
+            when, do = now, daemon.listen
+        if self.calls and now >= self.calls[-1][1]:
             return when, do
         parts = [part for part, _ in self.calls]
         if "slurm" not in parts:
-            at = self.now if self.daemon.slurm_reader.due.is_set() else self.slurm_at
+            at = now if daemon.slurm_reader.due.is_set() else self.slurm_at
             if at < when:
                 when, do = at, self._read_slurm
         if "cloud" not in parts:
-            at = self.now if self.daemon.cloud_reader.due.is_set() else self.cloud_at
+            at = now if daemon.cloud_reader.due.is_set() else self.cloud_at
             if at < when:
                 when, do = at, self._read_cloud
         return when, do
 
     def _pass(self, when: float) -> None:
         """Let time pass in which nothing happens."""
-        seconds = when - self.now
+        now = self.clock.time
+        seconds = when - now
         if seconds <= 0:
             return
-        if self.daemon is None or self.stopped or self.now < self._unreachable_until():
+        if self.daemon is None or self.stopped or now < self._unreachable_until():
             self.oracle.excuse(seconds)
-        elif self.now < self._no_work_until():
+        elif now < self._no_work_until():
             self.oracle.excuse_work(seconds)
         self.clock.time = when
 
@@ -561,10 +562,12 @@ class SimulatedRun:
         return self.slurm.works(vm) and unasked + WINDOW_S < self.scontrol.known_at
 
     def _machines(self) -> dict[Place, Machine]:
-        no_slurmd = self.cloud.hung | self.cloud.by_hand
+        cloud = self.cloud
         return {
-            place(vm): Machine(self.cloud.booted[vm.id], vm.id not in no_slurmd)
-            for vm in self.cloud.vms.values()
+            place(vm): Machine(
+                cloud.booted[vm.id], vm.id not in cloud.hung and vm.id not in cloud.by_hand
+            )
+            for vm in cloud.vms.values()
             if vm.status == "RUNNING"
         }
 

@@ -165,6 +165,8 @@ class Slurmctld:
         """Power nodes up and down: src/slurmctld/power_save.c, _do_power_work."""
         self._resume()
         for name, node in list(self.nodes.items()):
+            if node.power is Power.OFF and not node.leaving:
+                continue
             age = self.now + self.skew_s - self.since[name]
             if node.leaving:
                 if not node.busy:
@@ -287,15 +289,16 @@ class Slurmctld:
         """Let slurmds register; each tries until it has an answer."""
         for vm, machine in self.machines.items():
             name = vm[0]
+            if vm in self.spoken:
+                continue
             if not machine.sound or machine.born + self.times.boot_s >= self.now:
                 continue
-            first = vm not in self.spoken
             self.spoken.add(vm)
             power = self.nodes[name].power if name in self.nodes else None
             # By its own clock and the machine's uptime it refuses a machine that booted before it
             # asked for the node. It accepts one for which it never asked.
-            asked = first and power is Power.POWERING_UP
-            unasked = first and power is Power.OFF
+            asked = power is Power.POWERING_UP
+            unasked = power is Power.OFF
             if unasked:
                 self.unasked[vm] = self.now
             if asked and machine.born + self.skew_s < self.since[name]:
@@ -309,6 +312,8 @@ class Slurmctld:
 
     def _allocate(self) -> None:
         for task in list(self.waiting):
+            if task.ready_at > self.now:
+                continue
             free = [
                 name
                 for name, node in self.nodes.items()
@@ -316,7 +321,7 @@ class Slurmctld:
                 and node.power in {Power.OFF, Power.UP}
                 and not (node.busy or node.down or node.leaving)
             ]
-            if task.ready_at > self.now or len(free) < task.size:
+            if len(free) < task.size:
                 continue
             self.waiting.remove(task)
             task.nodes, task.allocated, task.started = tuple(free[: task.size]), self.now, 0

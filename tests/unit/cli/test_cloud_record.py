@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import clikit
 import pytest
 
 from muster_sandbox.fakecloud import Settings
@@ -119,10 +120,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_can_not_be_recorded_is_one_sentence(tmp_path: Path, case: str) -> None:
+def test_what_can_not_be_recorded_is_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], case: str
+) -> None:
     words, says = REFUSED[case]
     (tmp_path / "old.jsonl").write_text("old")
-    done = record(*words, cwd=tmp_path)
+    done = clikit.run(capfd, "cloud", "record", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert says in done.stderr

@@ -1,13 +1,13 @@
 """`muster nodes`, `why` and `timeline` away from the controller: they run there, by ssh."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import clikit
 import pytest
 
 ROOT = Path(__file__).parents[3]
@@ -53,8 +53,9 @@ def program(file: Path, text: str) -> None:
 class Laptop:
     """A checkout's folder with one cluster in the cloud, and the programs on its PATH."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
+        self.capfd = capfd
         self.bin = folder / "bin"
         self.bin.mkdir()
         (folder / "inventories").mkdir()
@@ -79,16 +80,7 @@ class Laptop:
         program(self.bin / "muster", text)
 
     def __call__(self, *words: str) -> Answer:
-        path = f"{self.bin}:/usr/bin:/bin"
-        return subprocess.run(
-            [sys.executable, "-m", "muster", *words],
-            cwd=self.folder,
-            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(self.folder)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return clikit.run(self.capfd, *words, cwd=self.folder)
 
     def asked_ssh(self) -> list[str]:
         return json.loads((self.folder / "ssh.json").read_text())
@@ -98,8 +90,13 @@ class Laptop:
 
 
 @pytest.fixture
-def laptop(tmp_path: Path) -> Laptop:
-    return Laptop(tmp_path)
+def laptop(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Laptop:
+    made = Laptop(tmp_path, capfd)
+    monkeypatch.setenv("PATH", f"{made.bin}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return made
 
 
 def options(words: list[str]) -> dict[str, str]:

@@ -7,7 +7,10 @@ import pytest
 import yaml
 from plankit import Rounds
 
-from muster.autoscaler.reconcile.model import Failure, Inserted
+from muster.autoscaler.reconcile.apply_results import apply_results
+from muster.autoscaler.reconcile.model import Failure, Inserted, Power, Released, ReleaseNodes
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.records import TrackedState
 
 CASES = sorted(Path(__file__).parent.joinpath("cases").glob("*.yml"))
 
@@ -42,6 +45,14 @@ def test_deleted_vms_are_forgotten_while_another_zone_is_unreachable() -> None:
         played.round({"at": time, "nodes": {"debug-0": "off"}, "unreachable": ["b"], "vms": vms})
         played.round({"at": time + 5, "events": ["deleted debug-0 in a"], "vms": {}})
     assert len(played.tracked.node("lab-debug-0").gone) < 3
+
+
+def test_the_order_of_results_is_that_of_the_nodes_that_they_are_judged_in() -> None:
+    """As a set they would have another order in each process, and a schedule not one result."""
+    names = tuple(f"lab-debug-{number}" for number in range(20))
+    released = Released(ReleaseNodes(names, "", (Power.UP, False, False)), names)
+    after = apply_results(ObservedState("lab", 1, events=[released]), TrackedState())
+    assert [*after.changed] == [*names]
 
 
 @pytest.mark.parametrize("rounds", cases())
