@@ -43,7 +43,7 @@ class Faults:
     def strike(self, kind: str, part: float = 1) -> bool:
         """Whether a fault occurs here and now; `part` makes it rarer."""
         rate = self.schedule.rates.get(kind)
-        # Asked for in each second, of most kinds in vain.
+        # Asked for in each second; most kinds have no rate.
         if not rate or self.ended or self.random.random() >= rate * part:
             return False
         self.counts[kind] += 1
