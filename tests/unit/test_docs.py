@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import clikit
 import prove
 import pytest
 import typer
@@ -220,8 +221,10 @@ def test_a_wrong_command_of_muster_is_found() -> None:
         and "--hosts" not in command.line
     ],
 )
-def test_muster_prints_what_the_page_shows(command: Command) -> None:
-    done = run(sys.executable, "-m", *shlex.split(command.line))
+def test_muster_prints_what_the_page_shows(
+    command: Command, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = clikit.run(capfd, *shlex.split(command.line)[1:], cwd=ROOT)
     assert done.returncode == 0
     assert all(line.startswith("warning: ") for line in done.stderr.splitlines()), done.stderr
     assert command.prints(done.stdout + done.stderr)
@@ -244,30 +247,40 @@ from ansible.cli.playbook import PlaybookCLI
 for words in json.load(sys.stdin):
     command = PlaybookCLI(words)
     command.init_parser()
-    print(json.dumps(vars(command.parser.parse_args(words[1:]))))
+    try:
+        options = vars(command.parser.parse_args(words[1:]))
+    except SystemExit:
+        options = None
+    print(json.dumps(options))
 """
 
 
-def parse_playbook_commands(commands: list[list[str]]) -> list[dict[str, Any]]:
-    """Return the options that ansible-playbook makes of each command: one start for all."""
+@cache
+def playbook_options() -> dict[str, list[dict[str, Any] | None]]:
+    """Page -> what ansible-playbook makes of each of its commands; None: it refuses the command.
+
+    One start for all pages.
+    """
+    by_page = {page.name: commands_of(page, "ansible-playbook") for page in pages()}
     done = subprocess.run(
         [sys.executable, "-c", PARSE_PLAYBOOK_COMMANDS],
         cwd=ROOT,
-        input=json.dumps(commands),
+        input=json.dumps([command for commands in by_page.values() for command in commands]),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    options = map(json.loads, done.stdout.splitlines())
+    return {name: [next(options) for _ in commands] for name, commands in by_page.items()}
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page.commands], ids=ids)
 def test_ansible_playbook_takes_the_commands(page: Page, tmp_path: Path) -> None:
     groups = definition.load(inventory_of(page, tmp_path)).hosts.groups
-    commands = commands_of(page, "ansible-playbook")
-    for options in parse_playbook_commands(commands) if commands else []:
+    for options in playbook_options()[page.name]:
+        assert options is not None
         assert options["inventory"] in (["inventories/lab"], ["inventories/cloud"])
         assert options["args"] == ["ansible/site.yml"]
         assert set((options["subset"] or "all").split(",")) <= {*groups, *groups["all"]}
@@ -512,23 +525,29 @@ def test_the_readme_shows_the_lab_as_it_is(tmp_path: Path) -> None:
     assert shown == definition.load(LAB).cluster
 
 
-def check_of_the_readme(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+def check_of_the_readme(
+    folder: Path, text: str, capfd: pytest.CaptureFixture[str]
+) -> subprocess.CompletedProcess[str]:
     """Run the check that the README shows on a definition, with the hosts that it names."""
     inventory = folder / "inventories/lab"
     (inventory / "group_vars/all").mkdir(parents=True)
     shutil.copy(LAB / "hosts.yml", inventory)
     (inventory / "group_vars/all/cluster.yml").write_text(text, encoding="utf-8")
-    return run(sys.executable, "-m", "muster", "check", "lab", cwd=folder)
+    return clikit.run(capfd, "check", "lab", cwd=folder)
 
 
-def test_the_readme_s_definition_is_a_whole_one(tmp_path: Path) -> None:
+def test_the_readme_s_definition_is_a_whole_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     [block] = README.blocks("yaml")
-    done = check_of_the_readme(tmp_path, block.text)
+    done = check_of_the_readme(tmp_path, block.text, capfd)
     assert done.stderr == ""
     assert done.stdout == "inventories/lab: no errors (hosts: 5, partitions: 2, people: 1)\n"
 
 
-def test_the_readme_s_errors_are_those_of_the_check(tmp_path: Path) -> None:
+def test_the_readme_s_errors_are_those_of_the_check(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     [block] = README.blocks("yaml")
     text = block.text
     for right, wrong in (
@@ -542,7 +561,7 @@ def test_the_readme_s_errors_are_those_of_the_check(tmp_path: Path) -> None:
     [shown] = [part.text for part in README.blocks("text") if "muster check" in part.text]
     command, *errors = shown.splitlines()
     assert command == "$ muster check lab"
-    done = check_of_the_readme(tmp_path, text)
+    done = check_of_the_readme(tmp_path, text, capfd)
     assert done.returncode == 2
     assert len(errors) == len(done.stderr.splitlines()) == 4
     assert Command(command, None, None, tuple(errors)).prints(done.stderr), done.stderr
