@@ -65,6 +65,22 @@ sys.exit(play["code"])
 """
 
 
+# The environment's Python. What it says of a definition is kept: it takes half a second to start.
+PYTHON = """#!/bin/sh
+files=$(find inventory -name '*.yml' | sort)
+kept={answers}/$({{ echo "$@"; cat $files; }} | sha256sum | cut -c -64)
+if [ ! -e "$kept" ]; then
+    mkdir "$kept.$$"
+    {python} "$@" >"$kept.$$/out" 2>"$kept.$$/err"
+    echo $? >"$kept.$$/code"
+    mv "$kept.$$" "$kept"
+fi
+cat "$kept/out"
+cat "$kept/err" >&2
+exit "$(cat "$kept/code")"
+"""
+
+
 def digest_of(archive: bytes) -> str:
     return hashlib.sha256(archive).hexdigest()
 
@@ -100,9 +116,11 @@ class _FromAddress(urllib.request.HTTPHandler):
 class Vm:
     """The VM: what it sees, what it has, and what the outside does to it."""
 
-    def __init__(self, server: Server, folder: Path) -> None:
+    def __init__(self, server: Server, folder: Path, answers: Path) -> None:
+        """`answers`: folder of what Muster says of definitions, for all VMs."""
         self.server = server
         self.folder = folder
+        self.answers = answers
         self.notice = folder / "motd.d" / "muster"
         self.opt = folder / "opt"
         self.runs_file = folder / "runs"
@@ -144,7 +162,7 @@ class Vm:
         bin_.mkdir(parents=True)
         python = bin_ / "python"
         # PYTHONPATH is the bundle's here; the package is installed beside this Python.
-        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.write_text(PYTHON.format(answers=self.answers, python=sys.executable))
         program = bin_ / "ansible-playbook"
         program.write_text(PLAY.format(python=sys.executable, seen=str(self.runs_file)))
         for file in (python, program):

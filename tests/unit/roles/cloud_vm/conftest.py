@@ -18,8 +18,13 @@ def server() -> Iterator[Server]:
     assert server.cloud.failures == []
 
 
+@pytest.fixture(scope="session")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("answers")
+
+
 @pytest.fixture
-def vm(server: Server, tmp_path: Path) -> Iterator[Vm]:
-    machine = Vm(server, tmp_path)
+def vm(server: Server, tmp_path: Path, answers: Path) -> Iterator[Vm]:
+    machine = Vm(server, tmp_path, answers)
     yield machine
     machine.close()
