@@ -8,8 +8,10 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import clikit
 import pytest
 import yaml
 
@@ -27,10 +29,20 @@ def inventory(tmp_path: Path) -> Path:
     return folder
 
 
-def run(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return `run(the words after muster secrets)`."""
+    return lambda *words: clikit.run(capfd, "secrets", *map(str, words), cwd=ROOT)
+
+
+def run_alone(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, where Ansible reads its settings anew."""
     return subprocess.run(
         [sys.executable, "-m", "muster", "secrets", *map(str, words)],
-        cwd=cwd,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,
@@ -42,7 +54,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, timeout=60)
 
 
-def test_a_cluster_in_the_cloud_needs_none_from_here() -> None:
+def test_a_cluster_in_the_cloud_needs_none_from_here(run: Run) -> None:
     done = run("cloud")
     assert (done.returncode, done.stderr) == (0, "")
     assert "makes its secrets itself" in done.stdout
@@ -62,7 +74,7 @@ def test_a_key_and_a_password_that_munged_and_every_file_format_take(inventory: 
     assert re.fullmatch(r"[A-Za-z0-9]{40}", made["slurmdbd_password"])
 
 
-def test_what_is_said_about_encryption_works_with_all_commands(inventory: Path) -> None:
+def test_what_is_said_about_encryption_works_with_all_commands(run: Run, inventory: Path) -> None:
     # `muster check --hosts` runs ansible-playbook itself, where no option of it can be given.
     done = run(inventory)
     assert "ANSIBLE_VAULT_PASSWORD_FILE" in done.stdout
@@ -114,7 +126,9 @@ def test_a_value_that_ansible_vault_encrypted_counts_as_there(inventory: Path) -
     assert path.read_text() == text
 
 
-def test_a_file_that_ansible_vault_encrypted_is_left_alone(inventory: Path, tmp_path: Path) -> None:
+def test_a_file_that_ansible_vault_encrypted_is_left_alone(
+    run: Run, inventory: Path, tmp_path: Path
+) -> None:
     secrets.make(inventory)
     path = secrets.path_of(inventory)
     password = tmp_path / "password"
@@ -246,7 +260,7 @@ def test_of_many_runs_at_once_one_makes_them(inventory: Path) -> None:
     assert left == {"cluster.yml", "secrets.yml"}
 
 
-def test_the_command_says_what_it_made_and_not_the_secret(inventory: Path) -> None:
+def test_the_command_says_what_it_made_and_not_the_secret(run: Run, inventory: Path) -> None:
     first = run(inventory)
     path = secrets.path_of(inventory)
     assert first.returncode == 0
@@ -258,20 +272,20 @@ def test_the_command_says_what_it_made_and_not_the_secret(inventory: Path) -> No
     assert second.stdout == f"{path} has all secrets already; nothing was changed\n"
 
 
-def test_a_folder_that_is_no_cluster_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_cluster_is_refused(run: Run, tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(f"{tmp_path}: no cluster is here: it would have group_vars/all/")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cluster_that_is_not_there_is_refused() -> None:
+def test_a_cluster_that_is_not_there_is_refused(run: Run) -> None:
     done = run("no-such-cluster")
     assert done.returncode == 2
     assert "no such folder" in done.stderr
 
 
-def test_a_file_that_git_would_take_is_refused(inventory: Path) -> None:
+def test_a_file_that_git_would_take_is_refused(run: Run, inventory: Path) -> None:
     git(inventory, "init", "--quiet")
     done = run(inventory)
     assert done.returncode == 2
@@ -282,7 +296,7 @@ def test_a_file_that_git_would_take_is_refused(inventory: Path) -> None:
     assert run(inventory).returncode == 0
 
 
-def test_a_file_that_git_has_is_refused_although_it_is_ignored(inventory: Path) -> None:
+def test_a_file_that_git_has_is_refused_although_it_is_ignored(run: Run, inventory: Path) -> None:
     secrets.make(inventory)
     git(inventory, "init", "--quiet")
     git(inventory, "add", "--all")
@@ -363,7 +377,7 @@ def test_a_secret_in_an_encrypted_file_is_rotated_there(
     secrets.make(inventory)
     path, before = secrets.path_of(inventory), values(inventory)
     encrypt(path, password)
-    done = run(inventory, "--rotate", "slurmdbd_password", "--vault-password-file", password)
+    done = run_alone(inventory, "--rotate", "slurmdbd_password", "--vault-password-file", password)
     assert (done.returncode, done.stderr) == (0, "")
     assert "made a new slurmdbd_password" in done.stdout
     assert path.read_text().startswith("$ANSIBLE_VAULT;1.1;AES256\n")
@@ -383,7 +397,7 @@ def test_the_password_is_found_as_ansible_finds_it_and_the_label_stays(
     text = path.read_text().replace("$ANSIBLE_VAULT;1.1;AES256", "$ANSIBLE_VAULT;1.2;AES256;lab")
     path.write_text(text)
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
-    done = run(inventory, "--rotate", "munge_key")
+    done = run_alone(inventory, "--rotate", "munge_key")
     assert (done.returncode, done.stderr) == (0, "")
     assert path.read_text().startswith("$ANSIBLE_VAULT;1.2;AES256;lab\n")
     assert decrypted(path, password)["munge_key"] != before["munge_key"]
@@ -403,7 +417,7 @@ def test_a_wrong_password_or_none_is_a_sentence_and_the_file_stays(
         ["--vault-password-file", wrong],
         ["--vault-password-file", "no-such-file"],
     ):
-        done = run(inventory, "--rotate", "munge_key", *options)
+        done = run_alone(inventory, "--rotate", "munge_key", *options)
         assert done.returncode == 2
         assert f"error: {path} can't be decrypted: " in done.stderr
         assert "Traceback" not in done.stderr
@@ -437,7 +451,7 @@ def test_only_what_muster_makes_can_be_rotated(inventory: Path) -> None:
         secrets.rotate(inventory, "munge_key")
 
 
-def test_an_encrypted_file_is_told_as_one(inventory: Path, password: Path) -> None:
+def test_an_encrypted_file_is_told_as_one(run: Run, inventory: Path, password: Path) -> None:
     secrets.make(inventory)
     encrypt(secrets.path_of(inventory), password)
     done = run(inventory)
