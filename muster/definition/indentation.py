@@ -4,6 +4,7 @@ import copy
 import typing
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -125,6 +126,7 @@ class _Above:
         return _fits(value, kind)
 
 
+@cache
 def _fields(model: Any) -> dict[str, Any]:
     """Key -> type of a mapping of the schema; those of both kinds for a node set."""
     models = KINDS.values() if model == plain_type(NodeSet) else [model]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+import yamlkit
 from role_files import OF_A_CLUSTER, tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,7 @@ ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \
 
 
 def load(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yamlkit.load(path.read_text(encoding="utf-8"))
 
 
 def defaults_of(role: str) -> dict[str, Any]:

@@ -12,6 +12,10 @@ from muster.definition.spelling import nearest
 def meant_groups(d: Definition) -> dict[str, str]:
     """Groups whose name is nearly that of one with a meaning, with that name."""
     known = set(HOST_GROUPS) | set(d.cluster.nodes)
+    # A group with another meaning (rack1, login2) is fine; one letter off is not.
+    unknown = [g for g in d.hosts.groups if g not in known and not g[-1:].isdigit()]
+    if not unknown:
+        return {}
     without_hosts = {
         name
         for name, nodes in d.cluster.nodes.items()
@@ -19,9 +23,8 @@ def meant_groups(d: Definition) -> dict[str, str]:
     }
     used = {name.used for name in misspelt(d)}
     meant = {}
-    for group in d.hosts.groups:
-        # A group with another meaning (rack1, login2) is fine; one letter off is not.
-        if group in known or group in used or group[-1:].isdigit():
+    for group in unknown:
+        if group in used:
             continue
         near = nearest(group, HOST_GROUPS) or nearest(group, without_hosts)
         if near and abs(len(near) - len(group)) <= 1:

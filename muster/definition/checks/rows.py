@@ -25,24 +25,26 @@ def at(*paths: str) -> Values:
     `<name>` stands for each name of a mapping, `[]` for each item of a list. A path that ends with
     `<name>` finds the names themselves.
     """
-    return lambda d: (
-        value for path in paths for value in _below(d.cluster, tuple(path.split(".")), ())
-    )
+    split = [path.split(".") for path in paths]
+    return lambda d: (value for keys in split for value in _below(d.cluster, keys))
 
 
-def _below(here: Any, keys: tuple[str, ...], path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    if here is None:
-        return
-    if not keys:
-        yield path, here
-    elif keys[0] == "[]":
-        for index, item in enumerate(here):
-            yield from _below(item, keys[1:], (*path, index))
-    elif keys[0].startswith("<"):
-        for name, value in here.items():
-            yield from _below(value if keys[1:] else name, keys[1:], (*path, name))
-    else:
-        yield from _below(getattr(here, keys[0]), keys[1:], (*path, keys[0]))
+def _below(cluster: Any, keys: list[str]) -> list[tuple[KeyPath, Any]]:
+    found: list[tuple[KeyPath, Any]] = [((), cluster)]
+    for number, key in enumerate(keys, 1):
+        if key == "[]":
+            found = [((*path, n), item) for path, here in found for n, item in enumerate(here)]
+        elif key.startswith("<"):
+            of_names = number == len(keys)
+            found = [
+                ((*path, name), name if of_names else value)
+                for path, here in found
+                for name, value in here.items()
+            ]
+        else:
+            found = [((*path, key), getattr(here, key)) for path, here in found]
+        found = [(path, here) for path, here in found if here is not None]
+    return found
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yamlkit
 
 from muster.definition import Problem, sources
 from muster.definition.checks import CHECKS
@@ -55,11 +55,16 @@ class Case:
 
 
 @cache
+def files() -> dict[str, Any]:
+    return {file.stem: yamlkit.load(file.read_text()) for file in sorted(CASES.glob("*.yml"))}
+
+
+@cache
 def cases(kind: str) -> list[Case]:
     return [
-        Case(file.stem, number, **example)
-        for file in sorted(CASES.glob("*.yml"))
-        for number, example in enumerate(yaml.safe_load(file.read_text())[kind])
+        Case(check, number, **example)
+        for check, examples in files().items()
+        for number, example in enumerate(examples[kind])
     ]
 
 
@@ -164,5 +169,5 @@ def test_base_is_accepted(base: str) -> None:
 def test_case_files_have_only_examples() -> None:
     known: set[str] = {"bad", "good"}
     for file in CASES.glob("*.yml"):
-        content: Any = yaml.safe_load(file.read_text())
+        content: Any = yamlkit.load(file.read_text())
         assert set(content) == known, file.name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yamlkit
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from muster.autoscaler.slurm import power_save_program
@@ -16,7 +16,7 @@ from muster.definition.schema.software import STANDARD_LIBRARY
 from muster.render.role_variables import _ROLES, Host, packages, role_variables, shared
 
 ROOT = Path(__file__).resolve().parents[3]
-SECRETS: dict[str, str] = yaml.safe_load(
+SECRETS: dict[str, str] = yamlkit.load(
     (ROOT / "ansible/group_vars/all/secret_variables.yml").read_text()
 )
 
@@ -27,7 +27,7 @@ def roles_of(play: Mapping[str, Any]) -> list[str]:
     return [task[key]["name"] for task in play.get("tasks", []) if key in task]
 
 
-PLAYS = [play for play in yaml.safe_load((ROOT / "ansible/site.yml").read_text()) if roles_of(play)]
+PLAYS = [play for play in yamlkit.load((ROOT / "ansible/site.yml").read_text()) if roles_of(play)]
 ROLES = sorted({role for play in PLAYS for role in roles_of(play)})
 PACKAGE = "slurmctld_22.05.8-4+deb12u3+0muster1_amd64.deb"
 MACHINE = {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048}
@@ -133,7 +133,7 @@ DEFINITIONS: dict[str, Definition] = {
 
 def options_of(role: str) -> dict[str, Any]:
     path = ROOT / "roles" / role / "meta/argument_specs.yml"
-    spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
+    spec = yamlkit.load(path.read_text())["argument_specs"]["main"]
     return dict(spec.get("options", {}))
 
 
@@ -343,7 +343,7 @@ def test_no_task_hands_a_role_a_variable_that_the_definition_sets() -> None:
     handed = {
         str(path.relative_to(ROOT)): sorted(set_here & names)
         for path in sorted((ROOT / "roles").glob("*/tasks/*.yml"))
-        if set_here & (names := handed_in(yaml.safe_load(path.read_text())))
+        if set_here & (names := handed_in(yamlkit.load(path.read_text())))
     }
     assert handed == {}
     assert handed_in([{"block": [{"import_role": {}, "vars": {"slurm_version": 1}}]}]) & set_here

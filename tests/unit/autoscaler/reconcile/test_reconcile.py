@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yamlkit
 from plankit import Rounds
 
 from muster.autoscaler.reconcile.apply_results import apply_results
@@ -19,7 +19,7 @@ def cases() -> list[Any]:
     return [
         pytest.param(case["rounds"], id=f"{file.stem}: {case['case']}")
         for file in CASES
-        for case in yaml.safe_load(file.read_text(encoding="utf-8"))
+        for case in yamlkit.load(file.read_text(encoding="utf-8"))
     ]
 
 

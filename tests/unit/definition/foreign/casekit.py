@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yamlkit
 
 from muster.definition import sources, warnings
 from muster.definition.loading import examine
@@ -114,7 +114,7 @@ def cases() -> tuple[Case, ...]:
         _case(f"{file.stem}/{name}", dict(keys))
         for file in sorted(HERE.glob("*.yml"))
         if file != ANSWERS
-        for name, keys in yaml.safe_load(file.read_text()).items()
+        for name, keys in yamlkit.load(file.read_text()).items()
     )
 
 
@@ -134,7 +134,7 @@ def _case(name: str, keys: dict[str, Any]) -> Case:
 @cache
 def answers() -> dict[str, tuple[Expected, str]]:
     """Return the answers that are taken as they are, with the reason, by the case's name."""
-    found: dict[str, dict[str, Any]] = yaml.safe_load(ANSWERS.read_text()) or {}
+    found: dict[str, dict[str, Any]] = yamlkit.load(ANSWERS.read_text()) or {}
     reasons = {name: keys.pop("reason") for name, keys in found.items()}
     return {name: (expected(keys), reasons[name]) for name, keys in found.items()}
 
