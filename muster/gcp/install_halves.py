@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
+from muster.definition import yaml_file
 from muster.gcp import builder_vm
 from muster.gcp.archive import BundleError
 
@@ -93,7 +92,7 @@ def _plugin(root: Path, kind: str, name: str) -> dict[str, bytes]:
 
 
 def _plays(root: Path) -> Any:
-    return yaml.safe_load((root / PLAYBOOK).read_text(encoding="utf-8"))
+    return yaml_file.data((root / PLAYBOOK).read_text(encoding="utf-8"))
 
 
 @dataclass
@@ -116,7 +115,7 @@ class _Reading:
         if not file.is_file():
             raise BundleError(f"{PLAYBOOK} needs roles/{role}/{path}, which isn't there")
         seen[path] = file.read_bytes()
-        self.follow(yaml.safe_load(seen[path]), f"roles/{role}/{path}", role)
+        self.follow(yaml_file.data(seen[path]), f"roles/{role}/{path}", role)
 
     def follow(self, data: Any, where: str, role: str | None = None) -> None:
         """Note the modules and the further files that tasks name."""
@@ -179,7 +178,7 @@ def _role(folder: Path, tasks: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _variables(file: Path) -> dict[str, Any]:
-    return yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.exists() else {}
+    return yaml_file.data(file.read_text(encoding="utf-8")) or {} if file.exists() else {}
 
 
 def _named(folder: Path, text: str) -> Iterator[Path]:
