@@ -11,7 +11,6 @@ import platform
 import sys
 
 import numpy  # type: ignore[import-not-found, unused-ignore]
-from mpi4py import MPI  # type: ignore[import-not-found, unused-ignore]
 
 CHUNK = 1_000_000
 
@@ -30,17 +29,20 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--points", type=int, default=10_000_000, help="of each task")
     points = parser.parse_args().points
-    everybody = MPI.COMM_WORLD
-    rank, size = everybody.Get_rank(), everybody.Get_size()
-    # Without PMIx each task is alone, and would print a result as if nothing were wrong.
-    started = int(os.environ.get("SLURM_NTASKS", size))
-    if size != started:
+    started = int(os.environ.get("SLURM_NTASKS", "1"))
+    if started > 1 and "PMIX_RANK" not in os.environ:
+        # Here MPI would end with an error that names neither SLURM nor PMIx.
         print(
-            f"pi.py: MPI sees {size} of {started} tasks: start it with srun --mpi=pmix "
+            f"pi.py: MPI can't find the {started} tasks: start it with srun --mpi=pmix "
             "(srun --mpi=list says whether SLURM has it)",
             file=sys.stderr,
         )
         return 1
+    # This starts MPI.
+    from mpi4py import MPI  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+
+    everybody = MPI.COMM_WORLD
+    rank, size = everybody.Get_rank(), everybody.Get_size()
     inside = everybody.allreduce(hits(numpy.random.default_rng(rank), points))
     nodes = everybody.gather(platform.node())
     if rank == 0:

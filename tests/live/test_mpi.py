@@ -39,4 +39,4 @@ def test_tasks_without_pmix_are_told(lab: Lab) -> None:
         "python3 pi.py --points 1000 2>&1",
         check=False,
     )
-    assert "MPI sees 1 of 2 tasks" in shown
+    assert "MPI can't find the 2 tasks" in shown
