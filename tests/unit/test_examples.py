@@ -259,11 +259,15 @@ class Job:
 
     def end(self) -> str:
         """Wait for its end; return what it printed since."""
+        assert self.shell.stdout
         try:
-            return self.shell.communicate(timeout=60)[0]
+            self.shell.wait(timeout=60)
         finally:
             if self.shell.poll() is None:
                 os.killpg(self.shell.pid, signal.SIGKILL)
+        # communicate() would leave out what was read together with an earlier line.
+        with self.shell.stdout as rest:
+            return rest.read()
 
     @property
     def requeued(self) -> str:

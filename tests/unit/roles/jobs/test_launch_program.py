@@ -195,14 +195,16 @@ def test_a_task_alone_takes_the_next_port(taken: int) -> None:
 
 
 def test_a_port_whose_connection_was_just_closed_is_free() -> None:
-    # It lets others have the port, as servers do. It is none of those that the kernel gives to other
-    # programs' connections, which may take it meanwhile.
+    # It lets others have the port, as servers do. It is none of those that the kernel gives to
+    # other programs' connections, which may take it meanwhile.
     port = network.free_port(20000, 24999)
-    with socket.create_server(("127.0.0.1", port)) as listening:
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            accepted, _ = listening.accept()
-            accepted.close()
-            client.recv(1)
+    with (
+        socket.create_server(("127.0.0.1", port)) as listening,
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        accepted, _ = listening.accept()
+        accepted.close()
+        client.recv(1)
     assert not network.is_taken(port)
 
 
