@@ -46,6 +46,16 @@ _DIRECTORY_CHECK = ["/usr/local/sbin/muster-directory", "check"]
 # Of the role lmod: whether a host mounts packed releases; the folder of them follows.
 _PACKED_CHECK = "/usr/local/sbin/muster-check-packed"
 
+# Of the roles slurmdbd and slurm: whether rules of nftables keep compute nodes from a daemon. Who flushes all
+# rules takes these too, and the daemon goes on. The table follows, and the daemon.
+_RULES_CHECK = [
+    *("/bin/sh", "-c"),
+    '/usr/sbin/nft list table inet "$1" >/dev/null 2>&1 || { echo "compute nodes reach $2 on this '
+    "host: its rules of nftables, table $1, are gone (nft flush ruleset?); systemctl restart $2 "
+    'loads them"; exit 1; }',
+    "sh",
+]
+
 # Of the role cloud_vm: whether users reach the metadata server.
 _GUARD_CHECK = ["/usr/local/sbin/muster-guard", "check"]
 
@@ -439,6 +449,15 @@ def _software(host: Host, _: Mapping[str, Any]) -> Variables:
     }
 
 
+def _shielded(host: Host) -> list[str]:
+    """Return the daemons on a host whose roles have nftables keep compute nodes away."""
+    has_sackd = host.is_for_login_only and host.definition.cluster.slurm_version >= "23.11"
+    return [
+        *(["slurmdbd"] if host.is_in("database") else []),
+        *(["sackd"] if has_sackd else []),
+    ]
+
+
 def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     cluster, groups = host.definition.cluster, host.definition.hosts.groups
     images = variables.get("lmod_images", "")
@@ -464,6 +483,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "units": [unit for unit, runs in units.items() if runs],
         "commands": [
             *([_GUARD_CHECK] if cluster.cloud else []),
+            *([[*_RULES_CHECK, f"muster_{daemon}", daemon] for daemon in _shielded(host)]),
             *([_DIRECTORY_CHECK] if cluster.users.directory else []),
             *([[_PACKED_CHECK, images]] if images else []),
         ],

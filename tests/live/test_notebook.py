@@ -117,8 +117,10 @@ def test_the_token_is_in_no_argument_and_no_log(lab: Lab, tunnel: Notebook) -> N
         assert done.stdout.split() == ["0", "0"], done.stderr
 
 
-def test_nobody_else_reaches_it(lab: Lab, notebook: Notebook) -> None:
-    socket = notebook.ssh[notebook.ssh.index("-L") + 1].partition(":/")[2]
+def test_nobody_else_reaches_it(lab: Lab, tunnel: Notebook) -> None:
+    request("/api/kernels", tunnel.token, b'{"name": "python3"}')
+    until(lambda: lab.on(NODE, "pgrep -u ada -f ipykernel", check=False) != "", "a kernel runs")
+    socket = tunnel.ssh[tunnel.ssh.index("-L") + 1].partition(":/")[2]
     for tried in (
         f"cat $(dirname /{socket})/token",
         f"ls $(dirname /{socket})",
@@ -126,8 +128,9 @@ def test_nobody_else_reaches_it(lab: Lab, notebook: Notebook) -> None:
     ):
         said = lab.on(NODE, f"runuser -u nobody -- {tried} 2>&1", check=False)
         assert "ermission denied" in said, said
-    ports = lab.on(NODE, "ss -Hltnp")
-    assert "jupyter" not in ports
+    # Of all her programs: a kernel is called python. Those of root are shown without a number.
+    number = lab.on(NODE, "id -u ada").strip()
+    assert f"uid:{number} " not in lab.on(NODE, "ss -Hltne")
 
 
 def test_a_port_in_use_ends_ssh_with_a_word(tunnel: Notebook) -> None:

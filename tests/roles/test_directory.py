@@ -258,9 +258,12 @@ def test_a_host_without_logins_knows_people_and_lets_nobody_in(
         assert ssh(host, "ada").rc == 0
         host.run("systemctl start user@30001")
         assert not host.service("user@30001").is_running
+        # It says so to what removes what jobs left (role scratch).
+        assert host.file("/etc/security/muster-no-login-directory").exists
     finally:
         host.run("systemctl stop user@30001; systemctl reset-failed user@30001")
         assert "failed=0" in converge("directory", BOTH)
+    assert not host.file("/etc/security/muster-no-login-directory").exists
 
 
 @pytest.mark.proof("two runs of the role, half a minute")

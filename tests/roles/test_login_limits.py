@@ -4,6 +4,8 @@ It takes a kernel of its own to show that the limits hold: systemd in a containe
 with limits where the machine mounts those of cgroup v1.
 """
 
+import pytest
+
 PERCENT = 100
 
 
@@ -46,6 +48,7 @@ def test_what_a_person_starts_is_in_their_slice(host):
     assert "/user.slice/user-20777.slice/" in host.check_output(f"{session} cat /proc/self/cgroup")
 
 
-def test_cron_has_limits_too(host):
-    written = host.file("/etc/systemd/system/cron.service.d/50-muster.conf").content_string
+@pytest.mark.parametrize("service", ["cron", "atd"])
+def test_what_starts_programs_without_a_session_has_limits_too(host, service):
+    written = host.file(f"/etc/systemd/system/{service}.service.d/50-muster.conf").content_string
     assert {"TasksMax=2000", "MemoryMax=30%"} <= set(written.splitlines())

@@ -207,6 +207,19 @@ def test_who_may_log_in_keeps_everything(host, person):
     assert host.run("systemctl is-active stray").rc == 0
 
 
+@pytest.mark.usefixtures("person")
+def test_what_people_of_a_directory_left_goes_too(host):
+    """No file of this host has their logins."""
+    also = "/etc/security/muster-no-login-directory"
+    end = f"env -i SLURM_JOB_ID=7 SLURM_JOB_UID=30077 SLURMD_NODENAME=n1 {LEFTOVERS}"
+    left = host.file("/tmp/file-of-zed")
+    host.check_output("setpriv --reuid=30077 --clear-groups touch /tmp/file-of-zed")
+    host.check_output(end)
+    assert left.exists
+    host.check_output(f"touch {also}; {end}; rm {also}")
+    assert not left.exists
+
+
 def test_a_login_shell_keeps_compiled_code_out_of_tmp(host):
     shown = host.check_output("runuser -u nobody -- env -i HOME=/h bash -lc 'env'")
     assert "TORCHINDUCTOR_CACHE_DIR=/h/.cache/torchinductor" in shown.splitlines()

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.proof("an emulated machine of its own takes minutes")
 ROLES = "munge,slurmctld,login_limits"
 PROGRAM = Path(__file__).with_name("vmkit") / "under_attack.py"
 SLICE = "/sys/fs/cgroup/user.slice/user-20001.slice"
+SCHEDULERS = ("cron.service", "atd.service")
+"""They start programs of people outside of their sessions."""
 
 ATTACKS = {
     "fork bomb": """
@@ -88,8 +90,9 @@ def access() -> Iterator[Machine]:
         server.check("useradd --uid 20001 --shell /bin/bash ada")
         server.check(f"cat >/root/under_attack.py <<'EOF'\n{PROGRAM.read_text()}EOF")
         server.check("systemctl start mariadb")
-        # A program by cron's name: cron itself is not installed here.
-        server.check("systemd-run --unit=cron.service sleep infinity")
+        # Programs by their names: cron and at are not installed here.
+        for service in SCHEDULERS:
+            server.check(f"systemd-run --unit={service} sleep infinity")
         # While a machine boots, a login is refused, or has no slice.
         server.check("systemctl start systemd-logind systemd-user-sessions")
         server.check("systemd-run --property=PAMName=sshd --property=User=ada sleep infinity")
@@ -132,7 +135,9 @@ def restarts(access: Machine) -> str:
     return access.check("systemctl show --value --property=NRestarts mariadb slurmctld")
 
 
-@pytest.mark.parametrize("group", [SLICE, "/sys/fs/cgroup/system.slice/cron.service"])
+@pytest.mark.parametrize(
+    "group", [SLICE, *(f"/sys/fs/cgroup/system.slice/{service}" for service in SCHEDULERS)]
+)
 def test_what_runs_has_the_limits_too(access: Machine, group: str) -> None:
     assert access.check(f"cat {group}/pids.max") == "2000"
     assert share_of_memory(access, group) == pytest.approx(0.3, abs=0.01)

@@ -107,7 +107,8 @@ def test_the_kernel_has_the_options_that_were_asked_for(pair: Site, path: str) -
     # The kernel shows actimeo as the options that it sets, without those at their defaults.
     told = {"actimeo=60": {"acregmin=60", "acdirmin=60"}}
     wanted = {told_as for word in asked.split(",") for told_as in told.get(word, {word})}
-    assert wanted - options_at(pair, path) == set()
+    # Whatever was asked for: root of another node may have left a program there that is set-uid.
+    assert (wanted | {"nosuid", "nodev"}) - options_at(pair, path) == set()
 
 
 def test_files_are_read_ahead_as_far_as_a_fast_network_needs(pair: Site) -> None:

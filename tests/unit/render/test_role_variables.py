@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -568,10 +569,42 @@ def test_no_unit_is_expected_where_its_role_does_not_run() -> None:
 
 
 def test_a_vm_proves_that_users_are_kept_from_its_token() -> None:
-    proof = [["/usr/local/sbin/muster-guard", "check"]]
+    proof = ["/usr/local/sbin/muster-guard", "check"]
     for vm in ("slurm10-controller", "slurm10-login-0"):
-        assert variables(DEFINITIONS["cloud"], vm)["verify_commands"] == proof
-    assert variables(changed(), "access")["verify_commands"] == []
+        assert proof in variables(DEFINITIONS["cloud"], vm)["verify_commands"]
+    assert proof not in variables(changed(), "access")["verify_commands"]
+
+
+@pytest.mark.parametrize(
+    ("system", "host", "daemons"),
+    [
+        ("debian-12", "db", ["slurmdbd"]),
+        ("debian-12", "desk", []),
+        ("debian-13", "db", ["slurmdbd"]),
+        # It takes SLURM's files by sackd, from 23.11 on.
+        ("debian-13", "desk", ["sackd"]),
+        ("debian-13", "access", []),
+        ("debian-13", "cpu-01", []),
+    ],
+)
+def test_a_daemon_that_nodes_must_not_reach_proves_that_they_do_not(
+    tmp_path: Path, system: str, host: str, daemons: list[str]
+) -> None:
+    """By its rules, not by its unit: `nft flush ruleset` leaves that active."""
+    definition = changed({"login": ["access", "desk"], "database": ["db"]}, os=system)
+    commands = variables(definition, host)["verify_commands"]
+    assert [command[-1] for command in commands] == daemons
+    for *command, table, daemon in commands:
+        stand_in = tmp_path / "nft"
+        stand_in.touch(mode=0o755)
+        command[2] = command[2].replace("/usr/sbin/nft", str(stand_in))
+        for rules, code in (("muster_other", 1), (table, 0)):
+            listed = f'[ "$*" = "list table inet {rules}" ]'
+            stand_in.write_text(f"#!/bin/sh\n{listed}\n", encoding="utf-8")
+            run = [*command, table, daemon]
+            done = subprocess.run(run, capture_output=True, text=True, check=False)
+            assert done.returncode == code, done.stderr
+            assert (f"systemctl restart {daemon} loads them" in done.stdout) == bool(code)
 
 
 def test_hosts_that_load_packed_releases_mount_them_and_prove_it() -> None:

@@ -1,5 +1,6 @@
 """Which processes belong to a job, and to whom a node is for jobs alone."""
 
+import errno
 import importlib.util
 import os
 import pwd
@@ -7,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from muster.definition.schema.people import FIRST_CONTAINER_ID
 
 PROGRAM = Path(__file__).parents[4] / "roles/scratch/files/usr/local/lib/muster/leftovers.py"
 SPEC = importlib.util.spec_from_file_location("leftovers", PROGRAM)
@@ -60,6 +63,20 @@ def test_it_is_for_those_who_may_not_log_in(
     assert not leftovers.works_by_jobs_alone(me)
     listed.write_text(f"somebody\n{pwd.getpwuid(me).pw_name}\n")
     assert leftovers.works_by_jobs_alone(me)
+    # Of a directory nobody is in the list.
+    directory = tmp_path / "directory"
+    monkeypatch.setattr(leftovers, "NO_LOGIN_DIRECTORY", str(directory))
+    assert not leftovers.works_by_jobs_alone(30001)
+    directory.touch()
+    assert leftovers.works_by_jobs_alone(30001)
+    listed.write_text("somebody\n")
+    assert not leftovers.works_by_jobs_alone(me)
+    # A host's own account, whose number is that of no system user.
+    accounts = tmp_path / "passwd"
+    accounts.write_text("root:x:0:0::/root:/bin/sh\nops:x:30001:30001::/srv/ops:/bin/sh\n")
+    monkeypatch.setattr(leftovers, "LOCAL_ACCOUNTS", str(accounts))
+    assert not leftovers.works_by_jobs_alone(30001)
+    assert not leftovers.works_by_jobs_alone(999)
     # On a VM everybody is a person of the cluster, but the system.
     node.touch()
     assert leftovers.works_by_jobs_alone(20077)
@@ -85,6 +102,7 @@ def test_a_process_of_the_job_that_is_still_dying_is_waited_for(
     monkeypatch.setattr(leftovers, "_read", lambda _: group)
     thing = leftovers.Leftover("/tmp/mine", 1.0, ["rm"])
     monkeypatch.setattr(leftovers, "leftovers", lambda _: iter([thing]))
+    monkeypatch.setattr(leftovers, "mounts", lambda _: iter([]))
     monkeypatch.setattr(leftovers, "_run", lambda command, _: _answer(command, removed))
     leftovers.clean(20077, "7", "n1")
     assert removed == ["rm"]
@@ -113,6 +131,97 @@ def test_squeue_is_asked_again_when_it_gets_no_answer(monkeypatch: pytest.Monkey
     answers += [1] * leftovers.TRIES
     assert leftovers.other_jobs(20077, "7", "n1") is None
     assert answers == []
+
+
+CONTAINERS = f"""\
+20077:{FIRST_CONTAINER_ID}:65536
+somebody:{FIRST_CONTAINER_ID + 65536}:65536
+20077:100000:65536
+20077:nonsense
+"""
+"""The third is as useradd writes it: people of a directory may have such numbers."""
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for all, and numbers of containers."""
+    numbers, folder = tmp_path / "subuid", tmp_path / "tmp"
+    numbers.write_text(CONTAINERS)
+    folder.mkdir()
+    monkeypatch.setattr(leftovers, "SUBORDINATES", str(numbers))
+    monkeypatch.setattr(leftovers, "FOLDERS", (str(folder),))
+    monkeypatch.setattr(leftovers, "SYSV", {})
+    return folder
+
+
+def test_numbers_of_a_person_s_containers_are_theirs(shared: Path) -> None:
+    assert leftovers.FIRST_OF_CONTAINERS == FIRST_CONTAINER_ID
+    own = leftovers.numbers(20077)
+    assert own == [range(20077, 20078), range(FIRST_CONTAINER_ID, FIRST_CONTAINER_ID + 65536)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to others, as root")
+def test_what_a_container_left_is_found(shared: Path) -> None:
+    owners = (0, 20077, 100007, FIRST_CONTAINER_ID + 7, FIRST_CONTAINER_ID + 65536)
+    for owner in owners:
+        (shared / str(owner)).touch()
+        os.chown(shared / str(owner), owner, owner)
+    found = {Path(thing.name).name for thing in leftovers.leftovers(20077)}
+    assert found == {"20077", str(FIRST_CONTAINER_ID + 7)}
+
+
+class _Mount:
+    """What a folder's list has of a mount by FUSE."""
+
+    def __init__(self, path: str, code: int) -> None:
+        self.path, self.code = path, code
+
+    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        raise OSError(self.code, os.strerror(self.code))
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOTCONN, errno.ENOENT])
+def test_a_mount_of_somebody_hides_nothing_of_others(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Of FUSE root sees nothing, and nobody does when its program has ended."""
+    (shared / "mine").touch()
+    me = os.getuid()
+    there = list(os.scandir(shared))
+    monkeypatch.setattr(leftovers.os, "scandir", lambda _: [_Mount("/tmp/m", code), *there])
+    assert [Path(thing.name).name for thing in leftovers.leftovers(me)] == ["mine"]
+
+
+TABLE = """\
+29 1 8:1 / / rw - ext4 /dev/sda1 rw
+70 29 0:50 / /tmp/a\\040b rw,nosuid - fuse.sshfs x rw,user_id=20077,group_id=20077
+71 29 0:51 / /tmp/hers rw,nosuid - fuse.sshfs x rw,user_id=200779,group_id=20077
+72 29 0:52 / /home/zed/m rw,nosuid - fuse.sshfs x rw,user_id=20077,group_id=20077
+73 29 0:53 / /tmp/disk rw - tmpfs none rw,user_id=20077
+"""
+
+
+def test_what_a_person_s_programs_mounted_is_unmounted_before_all_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(TABLE)
+    monkeypatch.setattr(leftovers, "MOUNTINFO", str(table))
+    assert list(leftovers.mounts(20077)) == ["/tmp/a b"]
+    commands: list[list[str]] = []
+
+    def run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "7\n", "")
+
+    # It is seen when the mount is gone.
+    below = iter([[], [leftovers.Leftover("/tmp/a b", 1.0, ["rm"])]])
+    monkeypatch.setattr(leftovers, "leftovers", lambda _: iter(next(below)))
+    monkeypatch.setattr(leftovers, "processes", lambda _: iter([]))
+    monkeypatch.setattr(leftovers, "_run", run)
+    leftovers.clean(20077, "7", "n1")
+    assert [command[0] for command in commands] == ["squeue", leftovers.UNMOUNT[0], "rm"]
+    assert commands[1] == [*leftovers.UNMOUNT, "/tmp/a b"]
 
 
 def _answer(command: list[str], removed: list[str]) -> subprocess.CompletedProcess[str]:

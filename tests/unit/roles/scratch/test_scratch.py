@@ -4,6 +4,9 @@ import errno
 import importlib.util
 import math
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -171,6 +174,87 @@ def test_mounts_below_are_found_the_innermost_first(
     table.write_text("".join(f"1 2 0:3 / {path} rw - tmpfs none rw\n" for path in paths))
     monkeypatch.setattr(scratch, "MOUNTINFO", str(table))
     assert scratch.mounts_below("/scratch/.7.1") == ["/scratch/.7.1/a b/c", "/scratch/.7.1/a b"]
+
+
+def test_where_the_scratch_folder_is_a_link_its_mounts_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "scratch").symlink_to(tmp_path / "disk")
+    table = tmp_path / "mountinfo"
+    paths = [f"{tmp_path}/disk/7", f"{tmp_path}/disk/7/m"]
+    table.write_text("".join(f"1 2 0:3 / {path} rw - tmpfs none rw\n" for path in paths))
+    monkeypatch.setattr(scratch, "MOUNTINFO", str(table))
+    assert scratch.mounts_below(f"{tmp_path}/scratch/7") == paths[1:]
+    assert scratch.mounts_below(f"{tmp_path}/scratch/7", itself=True) == paths[::-1]
+
+
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+
+can_mount = pytest.mark.skipif(
+    shutil.which("unshare") is None
+    or subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode
+    != 0,
+    reason="this machine lets nobody mount anything in a namespace of their own",
+)
+
+SWAP = """
+set -eu
+mkdir -p job/a/home host/home
+mount -t tmpfs none host/home
+mount -t tmpfs none job/a/home
+# The table was read before: job/a/home.
+mv job/a job/b
+ln -s ../host job/a
+{program} unmount $PWD/job/a/home || :
+grep -o "[^ ]*/home " /proc/self/mountinfo
+{program} unmount $PWD/job/b/home
+echo then
+grep -o "[^ ]*/home " /proc/self/mountinfo
+"""
+
+
+@can_mount
+def test_what_the_host_has_mounted_is_not_unmounted_by_a_link_in_a_job_s_folder(
+    tmp_path: Path,
+) -> None:
+    """Another job of the same person puts it there, between the look at the table and its use."""
+    script = SWAP.format(program=f"{sys.executable} -IS {PROGRAM}")
+    done = subprocess.run(
+        [*NAMESPACE, "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    before, _, after = done.stdout.partition("then\n")
+    host, job = f"{tmp_path}/host/home", f"{tmp_path}/job/b/home"
+    assert {host, job} <= {*before.split()}
+    assert {host, job} & {*after.split()} == {host}
+
+
+@pytest.mark.parametrize("link", ["a", "a/b", "a/b/c"])
+def test_a_way_with_a_link_leads_nowhere(tmp_path: Path, link: str) -> None:
+    (tmp_path / "other/b/c").mkdir(parents=True)
+    place = tmp_path / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(tmp_path / "other")
+    assert scratch.unmount(f"{tmp_path}/a/b/c") == 1
+
+
+def test_what_is_no_mount_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scratch.main(["unmount", str(tmp_path)], {}) == 1
+    assert f"{tmp_path} is not unmounted: " in capsys.readouterr().err
+
+
+@as_root
+def test_a_removal_unmounts_by_a_process_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(root)
+    commands: list[list[str]] = []
+    monkeypatch.setattr(scratch, "mounts_below", lambda path: [f"{path}/m"])
+    monkeypatch.setattr(scratch.Scratch, "_run", lambda _, words, __: commands.append(words))
+    scratch.Scratch(str(root)).clear("7")
+    own = f"{root}/.7.{os.getpid()}/m"
+    assert commands[0][-3:] == [str(PROGRAM), "unmount", own]
+    assert commands[1][0] == "/usr/bin/rm"
 
 
 def test_tmpfs_comes_from_the_first_configuration_that_is_there(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 """Ends what a person left on this node, when the last of their jobs here has ended.
 
 Run by slurmd as root, as a part of Epilog, with the job in the environment. It is for the people
-who may not log in to this node and so have nothing here but jobs (the role `users` lists them; on
-a VM of the cloud that is everybody):
+who may not log in to this node and so have nothing here but jobs (the role `users` lists them, and
+says whether people of a directory are like them; on a VM of the cloud that is everybody):
 
 * their processes that belong to no job are killed;
 * if no other job of theirs is here, so are their files in the folders that all can write to, and
-  their System V IPC: shared memory, semaphores, message queues.
+  their System V IPC: shared memory, semaphores, message queues. What their programs have mounted in
+  these folders (FUSE) is unmounted first.
+
+What has a number of their containers (subuid(5)) is theirs too.
 
 Only what is older than the question for other jobs is removed: a job that starts meanwhile keeps
 what it makes. slurmctld is asked only if there is something to remove. Never fails: a failed epilog
@@ -29,9 +32,17 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 NO_LOGIN = "/etc/security/muster-no-login"
+NO_LOGIN_DIRECTORY = "/etc/security/muster-no-login-directory"
+"""It is there where people of a directory may not log in either, who are in no list."""
+LOCAL_ACCOUNTS = "/etc/passwd"
 CLOUD_NODE = "/run/muster-node/slurmd"
 FIRST_PERSON = 1000
 """Lower numbers are the system's (Debian policy 9.2.2)."""
+SUBORDINATES = "/etc/subuid"
+FIRST_OF_CONTAINERS = 524288
+"""Nobody who logs in has this number or a larger one (the role `containers`)."""
+MOUNTINFO = "/proc/self/mountinfo"
+UNMOUNT = ["/usr/local/lib/muster/scratch.py", "unmount"]
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 (not to write there)
 SYSV = {"shm": "--shmem-id", "sem": "--semaphore-id", "msg": "--queue-id"}
 """Kind in /proc/sysvipc, and ipcrm's option for it."""
@@ -70,17 +81,44 @@ def works_by_jobs_alone(uid: int) -> bool:
     """Whether the person with this number has nothing to do here outside of jobs."""
     if os.path.exists(CLOUD_NODE):
         return uid >= FIRST_PERSON
+    if os.path.exists(NO_LOGIN_DIRECTORY) and uid >= FIRST_PERSON and not _is_local(uid):
+        return True
     try:
-        with open(NO_LOGIN, encoding="utf-8") as file:
-            return pwd.getpwuid(uid).pw_name in file.read().split()
-    except (FileNotFoundError, KeyError):
+        return pwd.getpwuid(uid).pw_name in _read(NO_LOGIN).split()
+    except KeyError:
         return False
+
+
+def _is_local(uid: int) -> bool:
+    """Whether a number is that of an account of this host: nobody's directory is asked."""
+    accounts = (line.split(":") for line in _read(LOCAL_ACCOUNTS).splitlines())
+    return any(fields[2:3] == [str(uid)] for fields in accounts)
+
+
+def numbers(uid: int) -> list[range]:
+    """Return the numbers of a person: their own, and those of their containers."""
+    try:
+        owners = {str(uid), pwd.getpwuid(uid).pw_name}
+    except KeyError:
+        owners = {str(uid)}
+    own = [range(uid, uid + 1)]
+    for line in _read(SUBORDINATES).splitlines():
+        owner, _, rest = line.partition(":")
+        found = re.fullmatch("([0-9]+):([0-9]+)", rest)
+        if owner in owners and found and int(found[1]) >= FIRST_OF_CONTAINERS:
+            own.append(range(int(found[1]), int(found[1]) + int(found[2])))
+    return own
+
+
+def _is_among(number: int | None, own: list[range]) -> bool:
+    return any(number in some for some in own)
 
 
 def processes(uid: int) -> Iterator[int]:
     """Yield the processes of a person: those that are on their account, whatever they became."""
+    own = numbers(uid)
     for name in os.listdir("/proc"):
-        if name.isdigit() and _real_uid(name) == uid:
+        if name.isdigit() and _is_among(_real_uid(name), own):
             yield int(name)
 
 
@@ -134,7 +172,7 @@ def _kill(pid: int, uid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        if _real_uid(str(pid)) == uid and _is_stray(pid):
+        if _is_among(_real_uid(str(pid)), numbers(uid)) and _is_stray(pid):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             say(f"killed process {pid} of {uid}, which was in no job")
     except ProcessLookupError:
@@ -145,13 +183,16 @@ def _kill(pid: int, uid: int) -> None:
 
 def leftovers(uid: int) -> Iterator[Leftover]:
     """Yield what a person has in the folders for all, and their System V IPC."""
+    own = numbers(uid)
     for folder in FOLDERS:
         for entry in os.scandir(folder) if os.path.isdir(folder) else ():
             try:
                 state = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
+            except OSError:
+                # It has gone, or it is a mount of a program (FUSE), which shows nobody else what it
+                # has, and nobody anything when it has ended.
                 continue
-            if state.st_uid == uid:
+            if _is_among(state.st_uid, own):
                 # rm follows no link and enters no other file system.
                 remove = ["/usr/bin/rm", "-rf", "--one-file-system", "--", entry.path]
                 yield Leftover(entry.path, state.st_ctime, remove)
@@ -160,9 +201,22 @@ def leftovers(uid: int) -> Iterator[Leftover]:
         for row in rows:
             about = dict(zip(head.split(), row.split(), strict=True))
             # Whose it is, or who made it: the maker may have given it away.
-            if str(uid) in (about["uid"], about["cuid"]):
+            if any(_is_among(int(about[who]), own) for who in ("uid", "cuid")):
                 number = about[f"{kind}id" if kind != "msg" else "msqid"]
                 yield Leftover(f"{kind} {number}", float(about["ctime"]), ["ipcrm", option, number])
+
+
+def mounts(uid: int) -> Iterator[str]:
+    """Yield what programs of a person have mounted (FUSE) in the folders for all."""
+    below = tuple(f"{folder}/" for folder in FOLDERS)
+    for line in _read(MOUNTINFO).splitlines():
+        before, _, after = line.partition(" - ")
+        # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal.
+        path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split()[4])
+        kind, _, options = after.split()[:3]
+        is_theirs = kind.startswith("fuse") and f"user_id={uid}" in options.split(",")
+        if is_theirs and path.startswith(below):
+            yield path
 
 
 def other_jobs(uid: int, job: str, node: str) -> list[str] | None:
@@ -204,16 +258,26 @@ def clean(uid: int, job: str, node: str) -> None:
         return
     now = time.time()
     found = [thing for thing in leftovers(uid) if thing.changed < now]
-    if not found or other_jobs(uid, job, node) != []:
+    mounted = list(mounts(uid))
+    if not (found or mounted) or other_jobs(uid, job, node) != []:
         return
+    for path in mounted:
+        _remove(f"the mount {path}", [*UNMOUNT, path], uid)
+    if mounted:
+        # The folders that were below.
+        found = [thing for thing in leftovers(uid) if thing.changed < now]
     for thing in found:
-        try:
-            done = _run(thing.remove, REMOVAL_S)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            say(f"{thing.name} of {uid} stays: {error}")
-            continue
-        if done.returncode != 0:
-            say(f"{thing.name} of {uid} stays: {done.stderr.strip()}")
+        _remove(thing.name, thing.remove, uid)
+
+
+def _remove(name: str, command: list[str], uid: int) -> None:
+    try:
+        done = _run(command, REMOVAL_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"{name} of {uid} stays: {error}")
+        return
+    if done.returncode != 0:
+        say(f"{name} of {uid} stays: {done.stderr.strip()}")
 
 
 def main(arguments: list[str], environment: Mapping[str, str]) -> int:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job's own folders on this node: `scratch.py prolog` makes them, `scratch.py epilog` removes.
 
-`scratch.py check`, which the node's health check runs, says whether they can be made.
+`scratch.py check`, which the node's health check runs, says whether they can be made, and
+`scratch.py unmount FOLDER` is a part of the removal.
 
 Run by slurmd as root, with the job in the environment. The folder lies in TmpFS of slurm.conf, by
 the job's number; without TmpFS there is none. A folder that can't be made fails the prolog: SLURM
@@ -36,6 +37,8 @@ from collections.abc import Mapping
 # What slurmd fetched from the controller, or on the controller itself what is written there.
 CONFIGURATIONS = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
 MOUNTINFO = "/proc/self/mountinfo"
+MNT_DETACH = 2
+"""Of umount2(2)."""
 
 PLUGINS = ("job_container_tmpfs.so", "namespace_tmpfs.so")
 """What slurmd has loaded where jobs have a private /tmp."""
@@ -228,7 +231,8 @@ class Scratch:
 
     def unmount(self, mount: str, seconds: float) -> None:
         """Unmount a folder, even if it is in use."""
-        self._run(["/usr/bin/umount", "--lazy", mount], seconds)
+        # Another process: a program that serves it, and is stopped, keeps it waiting.
+        self._run([sys.executable, "-IS", os.path.abspath(__file__), "unmount", mount], seconds)
 
     def _run(self, command: list[str], seconds: float) -> bool:
         """Run a command; return whether it ended in time. A late one runs on."""
@@ -285,7 +289,7 @@ class PrivateTmp:
         path = os.path.join(self.jobs.root, job)
         if os.path.lexists(path):
             # SLURM mounts the folder on itself.
-            for mount in [*mounts_below(path), path]:
+            for mount in mounts_below(path, itself=True):
                 self.jobs.unmount(mount, PROLOG_S)
             self.jobs.clear(job)
 
@@ -319,13 +323,53 @@ def measure(commands: Mapping[str, list[str]], seconds: float) -> dict[str, floa
     return numbers
 
 
-def mounts_below(path: str) -> list[str]:
-    """Return the mounts below `path`, the innermost first."""
+def mounts_below(path: str, *, itself: bool = False) -> list[str]:
+    """Return the mounts below `path`, the innermost first, with `itself` at last what is there."""
     with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
         paths = [line.split()[4] for line in file]
     # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal.
     plain = [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount) for mount in paths]
-    return [mount for mount in reversed(plain) if mount.startswith(f"{path}/")]
+    # The table has no links; the folder above is root's.
+    path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    below = [mount for mount in reversed(plain) if mount.startswith(f"{path}/")]
+    return below + [mount for mount in plain if itself and mount == path]
+
+
+def reached(path: str) -> int:
+    """Return a descriptor of what is at a path without links, as the kernel's table has it.
+
+    Another job of the same person may have put a link to anywhere into the place of a folder.
+
+    Raises:
+        OSError: there is a link on the way, or nothing.
+
+    """
+    *folders, last = path.strip("/").split("/")
+    place = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    for name, kind in [*((folder, os.O_DIRECTORY) for folder in folders), (last, 0)]:
+        try:
+            below = os.open(name, os.O_PATH | os.O_NOFOLLOW | kind, dir_fd=place)
+        finally:
+            os.close(place)
+        place = below
+    return place
+
+
+def unmount(path: str) -> int:
+    """Unmount what is at a path, which may be in use, and follow no link; return the status."""
+    import ctypes  # Only where something is mounted.
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        place = reached(path)
+        # What is no mount is refused (EINVAL): a link is none.
+        if libc.umount2(f"/proc/self/fd/{place}".encode(), MNT_DETACH) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+    except OSError as error:
+        say(f"{path} is not unmounted: {error.strerror}")
+        return 1
+    return 0
 
 
 def check(root: str | None, private: PrivateTmp | None) -> int:
@@ -359,10 +403,12 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     """Do what slurmd or the health check asks for; return the exit status."""
     job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     known = NUMBER.fullmatch(job) and NUMBER.fullmatch(uid)
-    usage = "usage: scratch.py prolog|epilog, run by slurmd, or scratch.py check"
+    usage = "usage: scratch.py prolog|epilog, run by slurmd, or scratch.py check|unmount FOLDER"
     if arguments == ["--help"]:
         print(usage)
         return 0
+    if arguments[:1] == ["unmount"] and len(arguments) == 2:
+        return unmount(arguments[1])
     if arguments != ["check"] and (arguments not in (["prolog"], ["epilog"]) or not known):
         print(usage, file=sys.stderr)
         return 2
