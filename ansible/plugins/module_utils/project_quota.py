@@ -11,6 +11,7 @@ import fcntl
 import os
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from typing import NamedTuple, TypedDict
 
@@ -34,6 +35,11 @@ Q_GETNEXTQUOTA = 0x800009
 QIF_LIMITS = 1 | 4
 KIB_OF_GIB = 2**20
 """Limits are in blocks of 1024 bytes (quotactl(2))."""
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+RETURN_S = 1.0
+"""How long a client of NFS has to return a file that it alone writes to."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -119,31 +125,104 @@ def give(fd: int, project: int, *, inherit: bool) -> None:
     fcntl.ioctl(fd, FS_IOC_FSSETXATTR, FSXATTR.pack(flags, size_hint, extents, project, copy_hint))
 
 
+class MovedError(Exception):
+    """Somebody moves folders while they are walked through."""
+
+
+def walk(top: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield a folder and all below it, each with the names of what else is in it.
+
+    Through no link, and with few descriptors: folders in folders may be thousands. A descriptor is
+    closed when the next one is asked for.
+
+    Raises:
+        MovedError: a folder is no longer where it was, so the rest is not reached.
+
+    """
+    here = os.open(".", FOLDER, dir_fd=top)
+    try:
+        above: list[tuple[os.stat_result, list[str]]] = []
+        ahead, names = content(here)
+        yield here, names
+        while ahead or above:
+            if ahead:
+                below = _opened(ahead.pop(), FOLDER, here)
+                if below is None:
+                    continue
+                above.append((os.fstat(here), ahead))
+                os.close(here)
+                here = below
+                ahead, names = content(here)
+                yield here, names
+                continue
+            before, ahead = above.pop()
+            upper = os.open("..", FOLDER, dir_fd=here)
+            os.close(here)
+            here = upper
+            if not os.path.samestat(before, os.fstat(here)):
+                raise MovedError
+    finally:
+        os.close(here)
+
+
+def content(folder: int) -> tuple[list[str], list[str]]:
+    """Return the names of the folders in one that is open, and of the files."""
+    with os.scandir(folder) as entries:
+        there = list(entries)
+    folders = [entry.name for entry in there if entry.is_dir(follow_symlinks=False)]
+    return folders, [entry.name for entry in there if entry.is_file(follow_symlinks=False)]
+
+
+def _opened(name: str, flags: int, folder: int) -> int | None:
+    """Open what is in a folder; None: somebody has removed or replaced it."""
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+            return None
+        raise
+
+
 def give_all(top: int, project: int) -> None:
     """Give a folder and all that is in it to a project, through no link that somebody makes there.
 
-    What can't be opened for that stays: links, sockets, pipes.
+    What can't be opened for that stays: links, sockets, pipes. A file that somebody has leased
+    (fcntl(2)), or that a client of NFS alone writes to, comes back soon after it was asked for. If
+    not, the folder is not marked, so the next run gives what is left.
     """
     # Again for what is made in a folder between its list and its turn.
-    for _ in range(2):
-        for _, _, files, folder in os.fwalk(".", dir_fd=top):
+    whole = [give_once(top, project), give_once(top, project)]
+    if not any(whole):
+        # What was asked for is on its way.
+        time.sleep(RETURN_S)
+        whole.append(give_once(top, project))
+    if any(whole):
+        os.setxattr(top, MARK, str(project).encode())
+
+
+def give_once(top: int, project: int) -> bool:
+    """Give all that is there now; return whether all of it could be opened."""
+    whole = True
+    try:
+        for folder, names in walk(top):
             give(folder, project, inherit=True)
-            for name in files:
+            for name in names:
                 try:
-                    if not stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
-                        continue
                     # O_NONBLOCK: it may have become a pipe.
-                    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-                except OSError as error:
-                    if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
-                        continue  # somebody has removed or replaced it
-                    raise
+                    file = _opened(name, FILE, folder)
+                except BlockingIOError:
+                    whole = False
+                    continue
+                if file is None:
+                    continue
                 try:
                     if stat.S_ISREG(os.fstat(file).st_mode):
                         give(file, project, inherit=False)
                 finally:
                     os.close(file)
-    os.setxattr(top, MARK, str(project).encode())
+    except MovedError:
+        return False
+    return whole
 
 
 def belongs(top: int, project: int) -> bool:

@@ -1,6 +1,8 @@
 """What the module `project_quotas` does where there are no quotas; all else is in tests/vm."""
 
+import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,95 @@ def test_the_kernel_s_structures_have_their_sizes() -> None:
     """<linux/fs.h> and <linux/quota.h>."""
     assert module.FSXATTR.size == 28
     assert module.DQBLK.size == 72
+
+
+@pytest.fixture
+def given(monkeypatch) -> list[str]:
+    """What is given to a project, and `mark` for the mark of the folder."""
+    paths = []
+
+    def give(fd, project, *, inherit):
+        paths.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+
+    monkeypatch.setattr(module, "give", give)
+    monkeypatch.setattr(module.os, "setxattr", lambda *_: paths.append("mark"))
+    monkeypatch.setattr(module, "RETURN_S", 0)
+    return paths
+
+
+def give_all(home: Path) -> None:
+    top = os.open(home, os.O_RDONLY)
+    try:
+        module.give_all(top, 20001)
+    finally:
+        os.close(top)
+
+
+def test_folders_in_folders_without_end_keep_nobody_from_a_quota(tmp_path, given) -> None:
+    """More of them than a process may open files, and than Python calls functions in functions."""
+    depth = 1500
+    here = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for _ in range(depth):
+            os.mkdir("d", dir_fd=here)
+            below = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        os.close(os.open("file", os.O_CREAT, dir_fd=here))
+        (tmp_path / "z").touch()
+        give_all(tmp_path)
+    finally:
+        os.close(here)
+        # shutil.rmtree, by which pytest removes it, is not able to.
+        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
+    assert len(given) == 2 * (1 + depth + 2) + 1
+    assert given[-1] == "mark"
+
+
+def test_a_file_that_somebody_has_leased_keeps_nobody_from_a_quota(
+    tmp_path, given, monkeypatch
+) -> None:
+    (tmp_path / "leased").touch()
+    (tmp_path / "other").touch()
+    opened, refusals = os.open, [2]
+
+    def leased(path, flags, *words, **options):
+        if path == "leased" and refusals[0]:
+            refusals[0] -= 1
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return opened(path, flags, *words, **options)
+
+    monkeypatch.setattr(module.os, "open", leased)
+    give_all(tmp_path)
+    assert given[-1] == "mark"
+    assert str(tmp_path / "leased") in given
+    # Who does not give it back: all else is given, and the next run tries again.
+    refusals[0] = 99
+    given.clear()
+    give_all(tmp_path)
+    assert str(tmp_path / "other") in given
+    assert not {"mark", str(tmp_path / "leased")} & {*given}
+
+
+def test_a_folder_that_is_moved_meanwhile_leads_nowhere(tmp_path, given, monkeypatch) -> None:
+    home, other = tmp_path / "ada", tmp_path / "other"
+    for name in ("a", "b"):
+        (home / name / "c").mkdir(parents=True)
+    (other / "precious").mkdir(parents=True)
+    give = module.give
+
+    def moving(fd, project, *, inherit):
+        give(fd, project, inherit=inherit)
+        for name in ("a", "b"):
+            if given[-1] == str(home / name / "c"):
+                (home / name).rename(other / f"{name}{len(given)}")
+                (home / name / "c").mkdir(parents=True)
+
+    monkeypatch.setattr(module, "give", moving)
+    give_all(home)
+    assert str(other) not in given
+    assert str(other / "precious") not in given
+    assert "mark" not in given
 
 
 def test_only_what_is_in_a_folder_is_given_to_its_project(tmp_path, monkeypatch) -> None:
