@@ -193,7 +193,9 @@ NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 can_mount = pytest.mark.skipif(
     shutil.which("unshare") is None
-    or subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode
+    or subprocess.run(
+        [*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
+    ).returncode
     != 0,
     reason="this machine lets nobody mount anything in a namespace of their own",
 )
