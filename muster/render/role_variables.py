@@ -46,8 +46,8 @@ _DIRECTORY_CHECK = ["/usr/local/sbin/muster-directory", "check"]
 # Of the role lmod: whether a host mounts packed releases; the folder of them follows.
 _PACKED_CHECK = "/usr/local/sbin/muster-check-packed"
 
-# Of the roles slurmdbd and slurm: whether rules of nftables keep compute nodes from a daemon. Who flushes all
-# rules takes these too, and the daemon goes on. The table follows, and the daemon.
+# Of the roles slurmdbd and slurm: whether rules of nftables keep compute nodes from a daemon. Who
+# flushes all rules takes these too, and the daemon goes on. The table follows, and the daemon.
 _RULES_CHECK = [
     *("/bin/sh", "-c"),
     '/usr/sbin/nft list table inet "$1" >/dev/null 2>&1 || { echo "compute nodes reach $2 on this '

@@ -1,4 +1,4 @@
-"""What people's programs are started by without a session, so outside of their slices, has limits."""
+"""What starts programs of people without a session, so outside of their slices, has limits."""
 
 from pathlib import Path
 
