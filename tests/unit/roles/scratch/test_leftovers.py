@@ -177,6 +177,7 @@ class _Mount:
         self.path, self.code = path, code
 
     def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        assert not follow_symlinks
         raise OSError(self.code, os.strerror(self.code))
 
 

@@ -21,6 +21,7 @@ before the boot belongs to no job that runs.
 Python's standard library alone: it runs with the system's Python 3.10 and later.
 """
 
+import ctypes
 import errno
 import glob
 import math
@@ -357,8 +358,6 @@ def reached(path: str) -> int:
 
 def unmount(path: str) -> int:
     """Unmount what is at a path, which may be in use, and follow no link; return the status."""
-    import ctypes  # Only where something is mounted.
-
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         place = reached(path)
