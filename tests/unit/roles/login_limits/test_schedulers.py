@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import yaml
+import yamlkit
 
 ROLE = Path(__file__).parents[4] / "roles/login_limits"
 LIMITS = {"CPUWeight=20", "MemoryMax=30%", "MemorySwapMax=0", "TasksMax=2000"}
@@ -15,6 +15,6 @@ def test_a_service_that_starts_programs_of_people_has_limits(service: str) -> No
     path = f"etc/systemd/system/{service}.service.d/50-muster.conf"
     text = (ROLE / "templates" / f"{path}.j2").read_text(encoding="utf-8")
     assert set(text.splitlines()) >= LIMITS
-    tasks = yaml.safe_load((ROLE / "tasks/configure.yml").read_text(encoding="utf-8"))
+    tasks = yamlkit.load((ROLE / "tasks/configure.yml").read_text(encoding="utf-8"))
     files = tasks[0]["muster.slurm.managed_files"]["files"]
     assert {"dest": f"/{path}", "template": f"{path}.j2"} in files
