@@ -1,10 +1,13 @@
 """Files of buckets: fakecloud's, by its JSON API over HTTP."""
 
 import base64
+import errno
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -123,6 +126,32 @@ def test_a_model_comes_from_a_bucket(models: Program, store_root: Path) -> None:
     [told] = (store_root / "hub/models--lab--set/provenance").iterdir()
     assert json.loads(told.read_text())["origin"] == "gs://lab-data/sets/train"
     assert list((store_root / ".incoming").iterdir()) == []
+
+
+def test_a_disk_that_gets_full_in_the_middle_keeps_nothing_of_the_model(
+    models: Program,
+    store_root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first file is whole by then; it would stay until somebody runs gc."""
+    from muster_models import download
+
+    copy = download._copy
+    calls = []
+
+    def full(*words: Any) -> None:
+        calls.append(words)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        copy(*words)
+
+    monkeypatch.setattr(download, "_copy", full)
+    words = ["--name", "lab/set", "--licence", "proprietary"]
+    assert models("add", "gs://lab-data/sets/train", *words) == 1
+    assert "no space left on device; what did not fit was removed" in capsys.readouterr().err
+    assert list((store_root / ".incoming").iterdir()) == []
+    assert models("add", "gs://lab-data/sets/train", *words) == models("verify") == 0
 
 
 def test_an_object_without_a_digest_is_said_to_be_unchecked(

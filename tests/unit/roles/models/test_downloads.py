@@ -15,6 +15,7 @@ import pytest
 
 CONTENT = os.urandom(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PART = f".train.tar.{SHA256[:16]}.{os.geteuid()}.part"
 
 
 class FileServer:
@@ -183,7 +184,8 @@ def test_a_server_says_how_long_to_wait(
     assert pauses == [7]
     server.content, server.faults, server.retry_after = b"x", [429], "3600"
     assert stage(hashlib.sha256(b"x").hexdigest()) == 1
-    assert "the server answers 429, 1 times in a row" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the server answers 429 and asks for 3600 s of pause; run it again after that" in said
     assert pauses == [7]
 
 
@@ -222,9 +224,41 @@ def test_a_part_that_is_whole_already_needs_no_more(
     stage: Callable[..., int], server: FileServer, tmp_path: Path
 ) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / f"data/.train.tar.{SHA256[:16]}.part").write_bytes(CONTENT)
+    (tmp_path / "data" / PART).write_bytes(CONTENT)
     assert stage() == 0
     assert there(tmp_path) == ["train.tar"]
+
+
+def test_what_another_user_has_begun_and_left_is_in_nobody_s_way(
+    stage: Callable[..., int],
+    server: FileServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a killed run leaves, nobody else may open; the tests' root may."""
+    server.faults = [("cut", 1000), *[500] * 6]
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert stage() == 1
+    [left] = there(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 4712)
+    assert stage() == 0
+    assert server.ranges[-1] is None
+    assert there(tmp_path) == [left, "train.tar"]
+    assert (tmp_path / "data" / left).stat().st_size == 1000
+
+
+@pytest.mark.parametrize("name", ["part", "lock"])
+def test_a_link_that_somebody_has_put_there_is_not_followed(
+    stage: Callable[..., int], tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Anybody can tell the names, and a folder may be one that others write to."""
+    (tmp_path / "data").mkdir()
+    own = tmp_path / "own"
+    link = tmp_path / "data" / {"part": PART, "lock": f"{PART}.lock"}[name]
+    link.symlink_to(own)
+    assert stage() == 1
+    assert f"error: {link}: " in capsys.readouterr().err
+    assert not own.exists()
 
 
 @pytest.mark.parametrize(
@@ -339,7 +373,7 @@ def test_a_killed_run_is_continued_by_the_next(
     goes_on = Event()
     server.faults = [goes_on]
     process = started(server, tmp_path)
-    part = tmp_path / f"data/.train.tar.{SHA256[:16]}.part"
+    part = tmp_path / "data" / PART
     for _ in range(1000):
         if part.exists() and part.stat().st_size:
             break

@@ -1,6 +1,8 @@
 """The model store: folders, two writers, a killed one, verify, gc, and who may write."""
 
 import errno
+import io
+import itertools
 import json
 import os
 import shutil
@@ -270,6 +272,35 @@ def test_verify_sees_a_lost_link(
     assert add(models, folder) == models("verify") == 0
 
 
+def test_verify_goes_on_after_a_file_that_the_disk_can_t_read(
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from muster_models import digests
+
+    assert add(models, folder) == 0
+    [snapshot] = snapshots(store_root)
+    broken = (snapshot / "config.json").resolve()
+    other = (snapshot / "tokenizer/vocab.txt").resolve()
+    other.chmod(0o644)
+    other.write_text("x\ny\n")
+    digests_of = digests.digests_of
+
+    def read(path: str, *kinds: str, **more: Any) -> dict[str, str]:
+        if Path(path) == broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return digests_of(path, *kinds, **more)
+
+    monkeypatch.setattr(digests, "digests_of", read)
+    assert models("verify") == 2
+    said = capsys.readouterr().err
+    assert "config.json can't be read (input/output error); remove " in said
+    assert "vocab.txt differs: " in said
+
+
 def test_verify_of_an_unknown_model_is_one_sentence(
     models: Program, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -352,6 +383,85 @@ sys.exit(main(sys.argv[2:], sys.argv[1], pwd.getpwuid(os.geteuid()).pw_name))
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
     assert models("verify") == 0
     assert len(blobs(store_root)) == 3
+
+
+def test_a_file_of_two_models_that_are_published_at_the_same_moment(
+    store_root: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one is published while the first one is about to give a file its name."""
+    from muster_models import add as adding
+    from muster_models.store import Store
+
+    store = Store(str(store_root))
+    replace = os.replace
+    second = []
+
+    def late(source: str, target: str) -> None:
+        if Path(target).parent == Path(store.blobs) and not second:
+            second.append(NAME)
+            adding.from_folder(store, str(folder), adding.Wanted("lab/b", "mit", "lea"))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    adding.from_folder(store, str(folder), adding.Wanted("lab/a", "mit", "ada"))
+    monkeypatch.undo()
+    assert second
+    for name in ("lab/a", "lab/b"):
+        [snapshot] = snapshots(store_root, name)
+        assert (snapshot / "config.json").read_text() == '{"model_type": "bert"}'
+    assert len(blobs(store_root)) == 2
+
+
+def test_a_model_of_others_that_can_t_be_read_does_not_make_an_addition_fail(
+    models: Program, store_root: Path, folder: Path
+) -> None:
+    assert add(models, folder, "lab/other") == 0
+    [provenance] = (store_root / "hub/models--lab--other/provenance").iterdir()
+    provenance.write_text("{")
+    assert add(models, folder) == 0
+
+
+@pytest.mark.parametrize("command", ["add", "gc"])
+def test_all_read_the_store_whatever_the_umask_of_who_made_it(
+    models: Program, store_root: Path, folder: Path, command: str
+) -> None:
+    before = os.umask(0o077)
+    try:
+        assert (add(models, folder) if command == "add" else models("gc")) == 0
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in store_root.iterdir()}
+    assert modes == {"hub": 0o755, "blobs": 0o755, ".incoming": 0o700, ".locks": 0o700}
+    assert (store_root / "hub/version.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_transformers_does_not_take_the_store_for_an_older_cache(
+    models: Program, store_root: Path, folder: Path
+) -> None:
+    """With less than 1 there transformers 4 warns, at each import, that nothing will load."""
+    assert add(models, folder) == 0
+    assert int((store_root / "hub/version.txt").read_text()) == 1
+
+
+def test_what_has_come_already_needs_no_room(
+    store_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster_models.errors import ModelsError
+    from muster_models.store import Store
+
+    store = Store(str(store_root))
+    store.make()
+    incoming = Path(store.incoming(NAME))
+    incoming.mkdir()
+    (incoming / "part").write_bytes(b"x" * 600)
+    # Of a model too: it takes no room of its own.
+    (store_root / "blobs/0").write_bytes(b"x" * 600)
+    (incoming / "borrowed").hardlink_to(store_root / "blobs/0")
+    usage = shutil._ntuple_diskusage(2000, 1600, 400)  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    store.refuse_without_room(1000, str(incoming))
+    with pytest.raises(ModelsError, match="has 400 bytes free, and 401 have to come"):
+        store.refuse_without_room(1001, str(incoming))
 
 
 def test_a_host_without_a_store_says_where_one_is(
@@ -447,6 +557,53 @@ def test_a_folder_that_can_t_be_read_whole_is_not_published(
     (folder / "zz-broken").symlink_to("nowhere")
     assert add(models, folder) == 1
     assert "zz-broken is no file" in capfd.readouterr().err
+    assert snapshots(store_root) == []
+
+
+@pytest.mark.parametrize("files", [0, 1, 2])
+def test_an_archive_that_ends_between_two_files_is_not_published(
+    store_root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    """As where the person's process is killed. tarfile takes what has come for all of it."""
+    from muster_models import add as adding
+    from muster_models.errors import ModelsError
+    from muster_models.store import Store
+
+    stream = io.BytesIO()
+    files_in = adding._files_in
+
+    def some(path: str) -> Any:
+        yield from itertools.islice(files_in(path), files)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adding, "_files_in", some)
+    with pytest.raises(KeyboardInterrupt):
+        adding.pack(str(folder), stream)
+    stream.seek(0)
+    wanted = adding.Wanted(NAME, "mit", "ada")
+    with pytest.raises(ModelsError, match="did not come whole"):
+        adding.from_archive(Store(str(store_root)), stream, str(folder), wanted)
+    assert snapshots(store_root) == []
+
+
+def test_what_sudo_runs_as_root_is_not_killed(
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    other_owner: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A person may not, and the refusal hid why their folder can't be read."""
+
+    def refused(_: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    other_owner.setattr(subprocess.Popen, "kill", refused)
+    (folder / "zz-broken").symlink_to("nowhere")
+    assert add(models, folder) == 1
+    said = capfd.readouterr().err
+    assert "zz-broken is no file" in said
+    assert "operation not permitted" not in said
     assert snapshots(store_root) == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
+import yaml
 from small_hub import CUT, Fault, SmallHub, commit
 
 Program = Callable[..., int]
@@ -86,6 +87,16 @@ def test_the_client_reads_the_store_offline_without_writing(
     assert hub.asked == []
     assert sorted(str(path) for path in store_root.rglob("*")) == before
     assert not (store_root.parent / "home/.cache/huggingface/hub").exists()
+
+
+def test_zsh_reads_the_profile_too() -> None:
+    path = Path(__file__).parents[4] / "roles/models/vars/main.yml"
+    files = {
+        entry["dest"]: entry
+        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["__models_settings"]
+    }
+    profile = next(dest for dest in files if dest.startswith("/etc/profile.d/"))
+    assert f". {profile}" in files["/etc/zsh/zprofile"]["block"]["text"]
 
 
 def test_a_model_that_is_not_in_the_store_is_not_looked_for_elsewhere(

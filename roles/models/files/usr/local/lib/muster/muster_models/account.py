@@ -44,7 +44,8 @@ def owner(store: Store, account: str = ACCOUNT) -> str | None:
     if name != account:
         raise ModelsError(
             f"{store.root} belongs to {name} and not to {account}, so nothing is written there; "
-            f"run site.yml, or where that has no rights in it: chown {account}: {store.root}"
+            f"mount it, if `findmnt {store.root}` shows nothing, else run site.yml, or where that "
+            f"has no rights in it: chown {account}: {store.root}"
         )
     return None if uid == os.geteuid() else name
 
@@ -85,13 +86,12 @@ def run_as(
     ) as process:
         if feed is None or process.stdin is None:
             return process.wait()
+        # Where `feed` fails, the program reads an end that comes too early: sudo is root's, and so
+        # can't be killed.
         try:
             with process.stdin as stream:
                 feed(stream)
         except BrokenPipeError:
             # It has ended, and has said why.
             pass
-        except BaseException:
-            process.kill()
-            raise
         return process.wait()

@@ -23,6 +23,9 @@ MAIN = "main"
 """The ref that programs ask for when they name no revision."""
 COMMIT = 40
 """Hexadecimal digits of a revision."""
+_END = "end"
+"""Name of the last entry of an archive, a folder: tarfile takes one that was cut off between two
+files for a whole one."""
 
 
 class Wanted(NamedTuple):
@@ -45,11 +48,12 @@ def from_hub(store: Store, source: str, wanted: Wanted, token: str | None) -> Pr
     with _alone(store, name):
         if not store.has(name, model.revision):
             incoming = store.incoming(name)
+            cache = os.path.join(incoming, "hub")
             size = sum(file.size for file in model.files)
             progress = Progress(f"{name}, {len(model.files)} files", size)
             with _cleared_when_full(incoming):
-                store.refuse_without_room(hub.missing(model))
-                staged = hub.bring(model, os.path.join(incoming, "hub"), progress)
+                store.refuse_without_room(hub.missing(model), cache)
+                staged = hub.bring(model, cache, progress)
                 known = wanted._replace(licence=wanted.licence or model.licence)
                 origin = f"hf:{name}@{model.wanted}{_mirror()}"
                 whole = _provenance(name, model.revision, origin, known, staged)
@@ -86,6 +90,9 @@ def pack(folder: str, stream: IO[bytes]) -> None:
                 entry = tarfile.TarInfo(path)
                 entry.size = os.fstat(file.fileno()).st_size
                 archive.addfile(entry, file)
+        end = tarfile.TarInfo(_END)
+        end.type = tarfile.DIRTYPE
+        archive.addfile(end)
 
 
 def _files_in(folder: str) -> Iterator[tuple[str, IO[bytes]]]:
@@ -108,9 +115,13 @@ def _files_in(folder: str) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _files_of(stream: IO[bytes], origin: str) -> Iterator[tuple[str, IO[bytes]]]:
+    is_whole = False
     try:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for entry in archive:
+                if entry.isdir() and entry.name == _END:
+                    is_whole = True
+                    continue
                 file = archive.extractfile(entry)
                 if file is None:
                     raise ModelsError(
@@ -119,6 +130,8 @@ def _files_of(stream: IO[bytes], origin: str) -> Iterator[tuple[str, IO[bytes]]]
                 yield paths.checked(entry.name, origin), file
     except tarfile.TarError as error:
         raise ModelsError(f"{origin} did not come whole ({error}); run it again") from error
+    if not is_whole:
+        raise ModelsError(f"{origin} did not come whole, so nothing was published; run it again")
 
 
 def _from_streams(
@@ -193,7 +206,7 @@ def _from_servers(
         size = sum(source.size or 0 for source in files.values())
         progress = Progress(address.partition("?")[0], size)
         with _cleared_when_full(incoming):
-            store.refuse_without_room(size)
+            store.refuse_without_room(size, incoming)
             staged = [
                 _brought(store, path, source, incoming, progress) for path, source in files.items()
             ]
@@ -244,7 +257,7 @@ def _published(store: Store, name: str, revision: str, ref: str | None) -> Prove
         store.refer(name, ref, revision)
     if store.ref(name, MAIN) is None:
         store.refer(name, MAIN, revision)
-    return next(one for one in store.provenances() if (one.name, one.revision) == (name, revision))
+    return store.provenance(name, revision)
 
 
 def _alone(store: Store, name: str) -> AbstractContextManager[None]:
@@ -256,6 +269,11 @@ def _cleared_when_full(incoming: str) -> Iterator[None]:
     """Remove what has come where there is no room for all of it."""
     try:
         yield
+    except ModelsError as error:
+        # Of a download, which has said so already.
+        if isinstance(error.__cause__, OSError) and is_full(error.__cause__):
+            shutil.rmtree(incoming, ignore_errors=True)
+        raise
     except OSError as error:
         if is_full(error):
             shutil.rmtree(incoming, ignore_errors=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Downloads by HTTP: a file is at its place whole and checked, or it is not there.
 
-What has come of a file lies beside its place (`.NAME.DIGEST.part`) and the next run goes on from
-there. A server that fails for a while is asked again, up to `TRIES` times without a byte of
-progress.
+What has come of a file lies beside its place (`.NAME.DIGEST.USER.part`, with the user's number) and
+the next run of the same user goes on from there: another one may not write to it. A server that
+fails for a while is asked again, up to `TRIES` times without a byte of progress.
 """
 
 import http.client
@@ -75,7 +75,7 @@ _OPENER = urllib.request.build_opener(_NoRedirects)
 def bring(source: Source, target: str, progress: Progress) -> bool:
     """Put a file of a server at `target`; return whether it had to come.
 
-    Of two that bring the same file at once, one waits for the other.
+    Of two of one user that bring the same file at once, one waits for the other.
 
     Raises:
         ModelsError: the server refuses or fails, the file is another one, or there is no room.
@@ -83,7 +83,7 @@ def bring(source: Source, target: str, progress: Progress) -> bool:
     """
     folder, name = os.path.split(target)
     mark = (source.digest.value if source.digest else str(source.size))[:16]
-    part = os.path.join(folder, f".{name}.{mark}.part")
+    part = os.path.join(folder, f".{name}.{mark}.{os.geteuid()}.part")
     try:
         with durable.locked(f"{part}.lock", waits=lambda: say(f"{target}: another one brings it")):
             try:
@@ -140,7 +140,7 @@ def _check(source: Source, part: str) -> None:
 def _fetch(source: Source, part: str, progress: Progress) -> None:
     """Write a file of a server to `part`, from where it ends on."""
     failures = 0
-    with open(part, "ab") as stream:
+    with open(part, "ab", opener=durable.opened_there) as stream:
         progress.add(stream.tell())
         while True:
             begin = stream.tell()
@@ -150,8 +150,8 @@ def _fetch(source: Source, part: str, progress: Progress) -> None:
             except _FaultError as fault:
                 # As long as something comes, it goes on.
                 failures = 1 if stream.tell() > begin else failures + 1
-                wait = fault.wait_s or WAITS_S[min(failures, len(WAITS_S)) - 1]
-                if failures >= TRIES or wait > LONGEST_WAIT_S:
+                wait = _wait_s(fault, failures, source.name)
+                if failures >= TRIES:
                     raise ModelsError(
                         f"{source.name}: {fault}, {failures} times in a row; run it again later: "
                         f"the {stream.tell()} bytes that have come stay"
@@ -263,6 +263,16 @@ def _retry_after(error: urllib.error.HTTPError) -> float | None:
     return float(said) if said.isdecimal() else None
 
 
+def _wait_s(fault: _FaultError, failures: int, name: str) -> float:
+    """Return the seconds before the next try. Raises ModelsError if nobody waits so long."""
+    wait = fault.wait_s or WAITS_S[min(failures, len(WAITS_S)) - 1]
+    if wait > LONGEST_WAIT_S:
+        raise ModelsError(
+            f"{name}: {fault} and asks for {wait:.0f} s of pause; run it again after that"
+        ) from fault
+    return wait
+
+
 def patiently(request: urllib.request.Request, name: str) -> bytes:
     """Return the whole answer of a server that may fail for a while. Raises ModelsError."""
     for number in range(1, TRIES + 1):
@@ -274,8 +284,8 @@ def patiently(request: urllib.request.Request, name: str) -> bytes:
                     raise _FaultError(f"the connection broke ({error})") from error
                 return answer
         except _FaultError as fault:
-            wait = fault.wait_s or WAITS_S[min(number, len(WAITS_S)) - 1]
-            if number == TRIES or wait > LONGEST_WAIT_S:
+            wait = _wait_s(fault, number, name)
+            if number == TRIES:
                 raise ModelsError(
                     f"{name}: {fault}, {number} times in a row; run it again later"
                 ) from fault

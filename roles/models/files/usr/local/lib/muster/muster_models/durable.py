@@ -37,6 +37,11 @@ def write(path: str, text: str, mode: int = 0o644) -> None:
     sync(folder)
 
 
+def opened_there(path: str, flags: int) -> int:
+    """Open a file for `open`, but not where a link of somebody else leads. Raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+
 def remove(path: str) -> None:
     """Remove a file or a folder with all in it; nothing there is no error. Raises OSError."""
     if os.path.isdir(path) and not os.path.islink(path):
@@ -64,7 +69,7 @@ def locked(
     """
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(handle, how | fcntl.LOCK_NB)

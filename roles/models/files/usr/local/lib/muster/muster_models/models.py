@@ -77,6 +77,8 @@ def main(words: Sequence[str], settings: str = SETTINGS, belongs_to: str = accou
             return _list(store, options.names)
         if options.command == "verify":
             return _verify(store, options.names)
+        # All read what is written, whatever the person's is.
+        os.umask(0o022)
         owner = account.owner(store, belongs_to)
         if options.command == "gc":
             return _gc(store) if owner is None else account.run_as(owner, ["gc"])
@@ -126,7 +128,6 @@ def _is_address(source: str) -> bool:
 
 def _add(store: Store, options: argparse.Namespace) -> int:
     """Add a model as the account that the store belongs to."""
-    os.umask(0o022)
     source = options.source
     wanted = add.Wanted(options.name or "", options.licence, account.person())
     if source.startswith("hf:"):
@@ -183,7 +184,10 @@ def _list(store: Store, name: str | None) -> int:
     models = [one for one in store.provenances() if name in (None, one.name)]
     if not models:
         which = f"no model {name} is" if name else "no models are"
-        raise ModelsError(f"{which} in {store.root}; `muster-models add` adds one")
+        raise ModelsError(
+            f"{which} in {store.root}; `muster-models add` adds one, and `findmnt {store.root}` "
+            "shows whether it is mounted"
+        )
     if name is not None:
         for model in models:
             _show(store, model)

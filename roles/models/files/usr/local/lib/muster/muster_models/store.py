@@ -123,6 +123,10 @@ class Store:
             path = os.path.join(self.root, name)
             if not os.path.isdir(path):
                 os.makedirs(path, mode, exist_ok=True)
+        # Of transformers 4: without it each import warns that the cache is of an older version.
+        version = os.path.join(self.hub, "version.txt")
+        if not os.path.exists(version):
+            durable.write(version, "1")
 
     def provenances(self) -> Iterator[Provenance]:
         """Yield all models, by name and date. Raises ModelsError or OSError."""
@@ -135,6 +139,10 @@ class Store:
                 if name.endswith(".json") and not name.startswith("."):
                     found.append(_read(os.path.join(folder, name)))
         yield from sorted(found, key=lambda one: (one.name, one.added_at))
+
+    def provenance(self, name: str, revision: str) -> Provenance:
+        """Return where one model is from. Raises ModelsError or OSError."""
+        return _read(self._provenance(name, revision))
 
     def has(self, name: str, revision: str) -> bool:
         """Whether a model is there with all its files."""
@@ -157,7 +165,7 @@ class Store:
         model = self.model(name)
         with self.publishing():
             for one in staged:
-                self._keep(one)
+                self._keep(one, os.path.basename(model))
             durable.sync(self.blobs)
             for folder in ("provenance", "refs", "snapshots"):
                 os.makedirs(os.path.join(model, folder), 0o755, exist_ok=True)
@@ -167,14 +175,15 @@ class Store:
             durable.write(self._provenance(name, revision), text)
             self._link(provenance)
 
-    def _keep(self, one: Staged) -> None:
-        """Put a file among those of all models, unless it is there."""
+    def _keep(self, one: Staged, model: str) -> None:
+        """Put a file of `model` among those of all models, unless it is there."""
         if self.holds(one.sha256, one.size):
             return
         os.chmod(one.file, 0o444)
         durable.sync(one.file)
         # A second name, not another place: what is staged stays for the case of a kill.
-        new = os.path.join(self.blobs, f"{durable.TEMPORARY}{one.sha256}")
+        # Of this model alone, whose lock is held: another one may have the same file.
+        new = os.path.join(self.blobs, f"{durable.TEMPORARY}{model}.{one.sha256}")
         durable.remove(new)
         os.link(one.file, new)
         os.replace(new, self.blob(one.sha256))
@@ -223,13 +232,17 @@ class Store:
             return None
         return place
 
-    def refuse_without_room(self, size: int) -> None:
-        """Raise ModelsError if the file system can't hold `size` bytes more."""
+    def refuse_without_room(self, size: int, incoming: str) -> None:
+        """Raise ModelsError if the file system can't hold what is missing of `size` bytes.
+
+        What is in the folder `incoming` has come already.
+        """
+        missing = size - _came(incoming)
         free = shutil.disk_usage(self.root).free
-        if size > free:
+        if missing > free:
             raise ModelsError(
-                f"{self.root} has {free} bytes free, and {size} have to come; make room, or give "
-                "the folder a larger `size_gib`"
+                f"{self.root} has {free} bytes free, and {missing} have to come; make room, or "
+                "give the folder a larger `size_gib`"
             )
 
 
@@ -243,6 +256,14 @@ def _read(path: str) -> Provenance:
         raise ModelsError(
             f"{path} can't be read ({error}); remove it and add the model again"
         ) from error
+
+
+def _came(incoming: str) -> int:
+    """Return the bytes in a folder, without files that are those of a model too."""
+    files = (
+        os.lstat(os.path.join(here, name)) for here, _, names in os.walk(incoming) for name in names
+    )
+    return sum(file.st_size for file in files if file.st_nlink == 1)
 
 
 def now() -> str:

@@ -38,7 +38,11 @@ def _wrong(store: Store, file: File, progress: Progress) -> str | None:
     blob = store.blob(file.sha256)
     if not os.path.exists(blob):
         return "is missing"
-    came = digests.digests_of(blob, "sha256", each=progress.add)["sha256"]
+    try:
+        came = digests.digests_of(blob, "sha256", each=progress.add)["sha256"]
+    except OSError as error:
+        # Of this file: the others are looked at too.
+        return f"can't be read ({(error.strerror or str(error)).lower()})"
     return None if came == file.sha256 else f"differs: its SHA-256 is {came}"
 
 
