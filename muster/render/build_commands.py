@@ -41,7 +41,8 @@ def archive(root: str, source: Archive) -> str:
     url, file = shlex.quote(source.url), '"$TMPDIR/archive"'
     wrong = shlex.quote(f"{source.url} has another sha256 than the definition says: ")
     return (
-        f"curl --fail --location --silent --show-error --output {file} {url} && "
+        "curl --fail --location --silent --show-error --retry 5 --retry-connrefused "
+        f"--output {file} {url} && "
         f"sum=$(sha256sum <{file}) && "
         f'if [ "${{sum%% *}}" != {source.sha256} ]; then '
         f'printf "%s%s\\n" {wrong} "${{sum%% *}}"; exit 1; fi && '

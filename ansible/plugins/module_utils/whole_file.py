@@ -11,7 +11,7 @@ NEW = ".muster-new"
 
 
 def write(path: str, text: str) -> None:
-    """Write a file beside its place and rename it. Raises OSError.
+    """Write a file beside its place and rename it. Raises OSError, which names the file.
 
     All may read it. Folders above it are made.
     """
@@ -19,9 +19,13 @@ def write(path: str, text: str) -> None:
     os.makedirs(folder, mode=0o755, exist_ok=True)
     # Lmod reads no file whose name begins with a dot.
     temporary = f"{folder}/.{os.path.basename(path)}{NEW}"
-    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        # That of a full disk names none.
+        raise OSError(error.errno, error.strerror, path) from error
     os.chmod(temporary, 0o644)
     os.replace(temporary, path)

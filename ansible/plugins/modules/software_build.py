@@ -270,7 +270,11 @@ def main() -> None:
     except RefusedError as error:
         module.fail_json(msg=str(error), paths=run.built)
     except OSError as error:
-        module.fail_json(msg=f"{error.filename}: {error.strerror}", paths=run.built)
+        module.fail_json(
+            msg=f"{error.filename}: {error.strerror}; what was built before stays, and users load "
+            "what they did: fix the cause and run again",
+            paths=run.built,
+        )
     module.exit_json(
         changed=bool(run.built or run.written),
         paths=run.built,

@@ -53,6 +53,15 @@ def test_a_file_is_written_with_a_line_that_says_whose_it_is(tmp_path: Path) -> 
     assert publish(tmp_path, {"a/b/1.lua": "x\n"}) == []
 
 
+def test_a_full_disk_names_the_file_that_stays_as_it_was(tmp_path: Path) -> None:
+    publish(tmp_path, {"a/1.lua": "x\n"})
+    (tmp_path / f"a/.1.lua{module_tree.NEW}").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as full:
+        publish(tmp_path, {"a/1.lua": "y\n"})
+    assert full.value.filename == f"{tmp_path}/a/1.lua"
+    assert (tmp_path / "a/1.lua").read_text() == MARK + "x\n"
+
+
 def test_a_default_comes_after_what_it_points_to_and_goes_before_it(tmp_path: Path) -> None:
     files = {"a/.modulerc.lua": "1\n", "a/1.lua": "x\n", "z/2.lua": "y\n"}
     assert publish(tmp_path, files) == ["a/1.lua", "z/2.lua", "a/.modulerc.lua"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broken_servers import told_server
 
 from muster.definition.schema.software import Archive, Software
 from muster.render import build_commands
@@ -224,6 +225,20 @@ def test_an_archive_with_another_digest_is_not_unpacked(tmp_path: Path, unpack) 
     assert done.returncode == 1
     assert done.stdout == (f"file://{file} has another sha256 than the definition says: {real}\n")
     assert files_below(tmp_path / "root") == []
+
+
+def test_a_server_that_fails_for_a_moment_is_asked_again(tmp_path: Path) -> None:
+    with told_server([(503, ""), (200, "another")]) as (host, paths):
+        source = Archive(url=f"http://{host}/tool.tar", sha256="0" * 64)
+        done = subprocess.run(
+            ["/bin/sh", "-ec", build_commands.archive(str(tmp_path), source)],
+            env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert "has another sha256 than the definition says" in done.stdout
+    assert len(paths) == 2
 
 
 def test_an_archive_that_is_not_there_ends_the_build(tmp_path: Path, unpack) -> None:

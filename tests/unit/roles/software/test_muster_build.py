@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -76,6 +77,52 @@ def test_links_are_not_followed_and_rights_of_the_account_do_not_become_roots(
     assert modes == {"link": 0o777, "folder": 0o777, "run": 0o755, "open": 0o1755, "file": 0o644}
     assert {path.lstat().st_uid for path in (root, *root.rglob("*"))} == {0}
     assert stat.S_IMODE(root.stat().st_mode) == 0o755
+
+
+def test_all_can_read_what_was_built_and_run_what_is_a_program(build: Build, apps: Path) -> None:
+    """An archive may have files for its owner alone, and that is root in the end."""
+    root = apps / "tool"
+    command = (
+        "umask 077; mkdir -p bin/deep; touch text bin/run bin/deep/data bin/half; "
+        "chmod 700 bin/run; chmod 744 bin/half; chmod 500 bin/deep; chmod 700 ."
+    )
+    assert build(root, f"cd {root}; {command}").returncode == 0
+    modes = {
+        str(path.relative_to(apps)): stat.S_IMODE(path.stat().st_mode) for path in apps.rglob("*")
+    }
+    assert modes == {
+        "tool": 0o755,
+        "tool/text": 0o644,
+        "tool/bin": 0o755,
+        "tool/bin/run": 0o755,
+        "tool/bin/half": 0o755,
+        "tool/bin/deep": 0o555,
+        "tool/bin/deep/data": 0o644,
+    }
+
+
+def test_a_release_is_as_old_as_its_build(build: Build, apps: Path) -> None:
+    """Releases are ordered by it; `cp -a` and tar give a folder the time of another one."""
+    root = apps / "tool"
+    before = time.time()
+    assert build(root, f"touch {root}/x; touch --date=2001-01-01 {root}").returncode == 0
+    # The kernel's clock of files is a few milliseconds behind.
+    assert root.stat().st_mtime > before - 1
+
+
+def test_a_disk_that_gets_full_under_the_log_is_one_sentence(
+    command_line: list[str], apps: Path, tmp_path: Path
+) -> None:
+    root = apps / "tool"
+    log = tmp_path / "lock.logs" / name_of_log(root)
+    log.parent.mkdir()
+    log.symlink_to("/dev/full")
+    failed = run(command_line, root, f"touch {root}/x; echo much")
+    assert failed.returncode == 1
+    assert failed.stderr == (
+        f"{root} was not built: {log}: No space left on device; fix the cause and run again\n"
+    )
+    assert left(apps) == []
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket"])

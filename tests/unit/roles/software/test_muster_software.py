@@ -3,6 +3,7 @@
 With the real Lmod: tests/roles/test_software.py.
 """
 
+import errno
 import fcntl
 import functools
 import json
@@ -222,8 +223,8 @@ class TestRollback:
         assert (code, str(old) in path.read_text()) == (1, True)
         assert err == (
             f"{path} is published, but `module avail` may show the old one: the spider cache in "
-            f"{cluster.apps}/lmod/cache was not built: disk full; run site.yml, which rebuilds "
-            "Lmod's cache\n"
+            f"{cluster.apps}/lmod/cache was not built: disk full; have the definition ask for this "
+            "release, and run site.yml, which rebuilds Lmod's cache\n"
         )
 
     def test_a_modulefile_of_somebody_else_stays(self, cluster, run):
@@ -268,6 +269,13 @@ class TestCollect:
         old = replaced(cluster, days=15)
         cluster.queue(f"{int(time.time() - 7 * DAY)} 0 7")
         assert run("gc")[1] == f"{old}: removed\n"
+
+    @pytest.mark.parametrize("name", ["SQUEUE_STATES", "SQUEUE_USERS", "SLURM_CLUSTERS"])
+    def test_a_shell_whose_squeue_shows_some_jobs_hides_none(self, cluster, run, monkeypatch, name):
+        old = replaced(cluster, days=15)
+        cluster.program("squeue", f'[ "${name}" ] || echo "{int(time.time() - 20 * DAY)} 0 7"')
+        monkeypatch.setenv(name, "PENDING")
+        assert run("gc") == (0, f"{old}: stays, job 7 may have loaded it\n", "")
 
     def test_what_is_needed_stays(self, cluster, run):
         base = cluster.release(PYTHON, OLD, days=30)
@@ -324,6 +332,31 @@ class TestCollect:
         assert (code, old.is_dir()) == (1, True)
         assert said in err
         assert "nothing is removed" in err
+
+    def test_what_site_yml_asks_for_meanwhile_stays(self, cluster, run):
+        old = replaced(cluster, days=8)
+        asked = json.dumps({"root": str(cluster.apps), "wanted": {PYTHON: str(old)}})
+        cluster.program("squeue", f"echo '{asked}' >{settings.SETTINGS}")
+        assert run("gc") == (0, f"{old}: stays, it is needed again\n", "")
+        assert old.is_dir()
+
+    def test_where_a_folder_of_modulefiles_can_t_be_read_nothing_is_removed(
+        self, cluster, run, monkeypatch
+    ):
+        old = replaced(cluster, days=8)
+        folder = cluster.apps / "modules/mine"
+        folder.mkdir()
+        scandir = os.scandir
+
+        def stale(path):
+            if str(path) == str(folder):
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", stale)
+        code, out, err = run("gc")
+        assert (code, out, old.is_dir()) == (1, "", True)
+        assert err.startswith(f"{folder}: Stale file handle; nothing else was changed: fix")
 
     def test_without_the_modulefiles_nothing_is_removed(self, cluster, run):
         old = replaced(cluster, days=8)

@@ -113,18 +113,27 @@ def opened_log(root: str) -> Iterator[BinaryIO]:
     """Open the file for what the commands of a folder print. Root alone reads it."""
     path = log_of(root)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+    # Unbuffered: what a full disk did not take is not tried again at the end.
+    with open(path, "wb", buffering=0, opener=lambda *words: os.open(*words, 0o600)) as log:
         yield log
 
 
+# Of what others than its owner can write to, or can't read, or can't run or enter as its owner can.
+_WRONG_MODE = "-perm /6022 -o ! -perm -444 -o -perm /111 ! -perm -111 -o -type d ! -perm -111"
+
+
 def hand_over(root: str) -> None:
-    """Give what was built to root. Raises FailedError.
+    """Give what was built to root, so that all can read it. Raises FailedError.
 
     The programs that do it follow no link, and take paths longer than any that could be named.
     """
     special = found(root, "-type", "b,c,p,s", "-print", "-quit")
     if special:
         raise FailedError(f"it left {special}, which is neither a file nor a folder nor a link")
-    # Before the owner: a set-uid program must not become root's.
-    found(root, "!", "-type", "l", "-perm", "/6022", "-execdir", "chmod", "ug-s,go-w", "{}", "+")
+    # Before the owner: a set-uid program must not become root's. Archives have files for their
+    # owner alone, and that is root now.
+    chmod = ("-execdir", "chmod", "ug-s,go-w,a+rX", "{}", "+")
+    found(root, "!", "-type", "l", "(", *_WRONG_MODE.split(), ")", *chmod)
     checked(["chown", "--recursive", "--no-dereference", "root:root", root])
+    # Releases are ordered by it, and `cp -a` or tar has set that of another folder.
+    os.utime(root)

@@ -84,7 +84,8 @@ def main(arguments: Sequence[str]) -> int:
     except InterruptError:
         said = f"{given.folder} was not built: interrupted; run again"
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}"
+        why = ": ".join(filter(None, [error.filename, error.strerror]))
+        said = f"{given.folder} was not built: {why}; fix the cause and run again"
     else:
         return 0
     sys.stderr.write(f"{said}\n")

@@ -38,7 +38,7 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY",
 
 def run(root: str, command: str, timeout_seconds: int | None, log: BinaryIO) -> None:
     """Run `command` closed off. Raises FailedError, RefusedError or InterruptError."""
-    log.write(f"+ {command}\n".encode())
+    note(log, f"+ {command}\n".encode())
     program = [sys.executable, "-I", os.path.abspath(inside.__file__), os.path.realpath(root)]
     service = ["systemd-run", "--wait", "--pipe", "--collect", f"--unit={UNIT}"]
     options = [f"--property={text}" for text in properties(os.path.realpath(root), timeout_seconds)]
@@ -184,9 +184,17 @@ def follow(
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
             if log.tell() < LOG_BYTES:
-                log.write(chunk)
-                log.flush()
+                note(log, chunk)
             said = said[-65536:]
+
+
+def note(log: BinaryIO, text: bytes) -> None:
+    """Write to a log. Raises OSError, which names it."""
+    try:
+        log.write(text)
+    except OSError as error:
+        # That of a full disk names no file.
+        raise OSError(error.errno, error.strerror, log.name) from error
 
 
 def survivors() -> list[str]:

@@ -18,7 +18,7 @@ from muster_software.releases import (
     named_in_modulefiles,
     releases,
 )
-from muster_software.settings import Settings
+from muster_software.settings import Settings, read_settings
 
 SHELL_SECONDS = 7 * 24 * 3600
 """How long a shell that has loaded a module may last, and submit jobs with what it has loaded."""
@@ -51,6 +51,9 @@ def collect(settings: Settings) -> Iterator[str]:
             yield f"{release.root}: stays, job {job} may have loaded it"
         elif release.is_mounted:
             yield f"{release.root}: stays, this host has it mounted, until 10 minutes after its use"
+        # Removals take minutes, and site.yml may have run meanwhile.
+        elif release.root in kept(read_settings(), found):
+            yield f"{release.root}: stays, it is needed again"
         else:
             remove(settings, release.root)
             yield f"{release.root}: removed"
@@ -90,10 +93,13 @@ def oldest_job() -> tuple[float | None, str]:
     Raises RefusedError.
     """
     form = "SubmitTime:24,RestartCnt:12,JobID:24"
+    # Not of this shell: they choose jobs, by state, user or partition, or those of another cluster.
+    choosing = ("SQUEUE_", "SLURM_CLUSTERS")
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(choosing)}
     try:
         done = subprocess.run(
             ["squeue", "--all", "--noheader", f"--Format={form}"],
-            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+            env={**environment, "SLURM_TIME_FORMAT": "%s"},
             capture_output=True,
             text=True,
             check=False,

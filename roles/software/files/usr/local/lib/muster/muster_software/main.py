@@ -66,6 +66,9 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     except OSError as error:
-        sys.stderr.write(f"{error.filename}: {error.strerror}; nothing else was changed\n")
+        sys.stderr.write(
+            f"{error.filename}: {error.strerror}; nothing else was changed: fix the cause and run "
+            "again\n"
+        )
         return 1
     return 0

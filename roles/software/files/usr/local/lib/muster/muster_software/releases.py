@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from muster_build import packing
 
@@ -88,9 +89,17 @@ def releases(settings: Settings) -> dict[str, Release]:
 
 
 def named_in_modulefiles(settings: Settings) -> set[str]:
-    """Return the folders of releases that modulefiles name, those of other people too."""
+    """Return the folders of releases that modulefiles name, those of other people too.
+
+    Raises OSError.
+    """
     named: set[str] = set()
-    for above, _, names in os.walk(settings.modules):
+
+    def refuse(error: OSError) -> NoReturn:
+        # What a folder names that can't be read is not known.
+        raise error
+
+    for above, _, names in os.walk(settings.modules, onerror=refuse):
         for name in names:
             named |= named_in(os.path.join(above, name))
     return named

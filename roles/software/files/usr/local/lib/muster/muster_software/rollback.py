@@ -71,8 +71,8 @@ def publish(settings: Settings, release: Release) -> None:
         Lmod(run).build_cache(settings.modules, f"{settings.apps}/lmod/cache")
     except LmodError as error:
         raise RefusedError(
-            f"{path} is published, but `module avail` may show the old one: {error}; run site.yml, "
-            "which rebuilds Lmod's cache"
+            f"{path} is published, but `module avail` may show the old one: {error}; have the "
+            "definition ask for this release, and run site.yml, which rebuilds Lmod's cache"
         ) from None
 
 
