@@ -394,7 +394,7 @@ def test_a_file_of_two_models_that_are_published_at_the_same_moment(
 
     store = Store(str(store_root))
     replace = os.replace
-    second = []
+    second: list[str] = []
 
     def late(source: str, target: str) -> None:
         if Path(target).parent == Path(store.blobs) and not second:
@@ -457,7 +457,7 @@ def test_what_has_come_already_needs_no_room(
     # Of a model too: it takes no room of its own.
     (store_root / "blobs/0").write_bytes(b"x" * 600)
     (incoming / "borrowed").hardlink_to(store_root / "blobs/0")
-    usage = shutil._ntuple_diskusage(2000, 1600, 400)  # type: ignore[attr-defined]
+    usage = shutil._ntuple_diskusage(2000, 1600, 400)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     store.refuse_without_room(1000, str(incoming))
     with pytest.raises(ModelsError, match="has 400 bytes free, and 401 have to come"):

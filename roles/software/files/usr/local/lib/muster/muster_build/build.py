@@ -114,8 +114,12 @@ def opened_log(root: str) -> Iterator[BinaryIO]:
     path = log_of(root)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     # Unbuffered: what a full disk did not take is not tried again at the end.
-    with open(path, "wb", buffering=0, opener=lambda *words: os.open(*words, 0o600)) as log:
+    with open(path, "wb", buffering=0, opener=_for_root) as log:
         yield log
+
+
+def _for_root(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 # Of what others than its owner can write to, or can't read, or can't run or enter as its owner can.
