@@ -155,7 +155,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_numbers_of_a_person_s_containers_are_theirs(shared: Path) -> None:
-    assert leftovers.FIRST_OF_CONTAINERS == FIRST_CONTAINER_ID
+    assert leftovers.FIRST_SUBORDINATE == FIRST_CONTAINER_ID
     own = leftovers.numbers(20077)
     assert own == [range(20077, 20078), range(FIRST_CONTAINER_ID, FIRST_CONTAINER_ID + 65536)]
 

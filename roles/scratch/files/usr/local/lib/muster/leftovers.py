@@ -11,7 +11,7 @@ says whether people of a directory are like them; on a VM of the cloud that is e
   their System V IPC: shared memory, semaphores, message queues. What their programs have mounted in
   these folders (FUSE) is unmounted first.
 
-What has a number of their containers (subuid(5)) is theirs too.
+What has one of their subordinate numbers (subuid(5)) is theirs too.
 
 Only what is older than the question for other jobs is removed: a job that starts meanwhile keeps
 what it makes. slurmctld is asked only if there is something to remove. Never fails: a failed epilog
@@ -39,8 +39,8 @@ CLOUD_NODE = "/run/muster-node/slurmd"
 FIRST_PERSON = 1000
 """Lower numbers are the system's (Debian policy 9.2.2)."""
 SUBORDINATES = "/etc/subuid"
-FIRST_OF_CONTAINERS = 524288
-"""Nobody who logs in has this number or a larger one (the role `containers`)."""
+FIRST_SUBORDINATE = 524288
+"""The first subordinate number: nobody who logs in has it, or a larger one."""
 MOUNTINFO = "/proc/self/mountinfo"
 UNMOUNT = ["/usr/local/lib/muster/scratch.py", "unmount"]
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 (not to write there)
@@ -96,7 +96,7 @@ def _is_local(uid: int) -> bool:
 
 
 def numbers(uid: int) -> list[range]:
-    """Return the numbers of a person: their own, and those of their containers."""
+    """Return the numbers of a person: their own, and their subordinate ones."""
     try:
         owners = {str(uid), pwd.getpwuid(uid).pw_name}
     except KeyError:
@@ -105,7 +105,7 @@ def numbers(uid: int) -> list[range]:
     for line in _read(SUBORDINATES).splitlines():
         owner, _, rest = line.partition(":")
         found = re.fullmatch("([0-9]+):([0-9]+)", rest)
-        if owner in owners and found and int(found[1]) >= FIRST_OF_CONTAINERS:
+        if owner in owners and found and int(found[1]) >= FIRST_SUBORDINATE:
             own.append(range(int(found[1]), int(found[1]) + int(found[2])))
     return own
 
