@@ -39,7 +39,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def run_alone(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, where Ansible reads its settings anew."""
+    """In a process of its own, where Ansible reads its settings again."""
     return subprocess.run(
         [sys.executable, "-m", "muster", "secrets", *map(str, words)],
         cwd=ROOT,
