@@ -32,6 +32,9 @@ CEPH = ["ceph-common"]
 SLURM = ["slurmctld", "slurmd", "slurm-client", "libpam-slurm-adopt"]
 """Of the roles slurmctld and slurmd, who ask for them by version."""
 
+MPI = {"bookworm": ["libpmix-dev"]}
+"""Of the role slurm, by release: what SLURM 22.05 opens for `srun --mpi=pmix`."""
+
 PACKAGES = [
     "autofs",  # of the role lmod, where releases are packed
     "dbus",
@@ -99,7 +102,7 @@ class Root:
 def packages_of(release: str) -> list[str]:
     """Return all packages of the disk of a release."""
     library = STANDARD_LIBRARY[base_image.RELEASES[release]]  # of the role lmod
-    return [*PACKAGES, *library, *installed_by_roles()]
+    return [*PACKAGES, *MPI.get(release, []), *library, *installed_by_roles()]
 
 
 def installed_by_roles() -> list[str]:
