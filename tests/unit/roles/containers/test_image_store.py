@@ -431,7 +431,7 @@ def test_nobody_else_enters_the_folder_that_a_pull_writes(
 def test_images_in_a_store_of_one_person_are_that_person_s(
     program: Program, source: Path, store: Path
 ) -> None:
-    """Whoever else is in the group must not decide what runs with the person's files."""
+    """Other members of the group must not decide what runs with the person's files."""
     store.chmod(0o755)
     assert program("pull", REF, "group/tool:1") == 0
     assert [path for path in store.rglob("*") if path.lstat().st_mode & 0o020] == [
