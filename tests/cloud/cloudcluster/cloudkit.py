@@ -32,7 +32,9 @@ def up(stack: Stack, *options: str) -> str:
         timeout=UP_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + consoles(stack)
+    # The errors first: `make test` repeats a few lines of a failure.
+    errors = "".join(line for line in done.stdout.splitlines(True) if "error:" in line)
+    assert done.returncode == 0, errors + done.stdout + consoles(stack)
     return done.stdout
 
 

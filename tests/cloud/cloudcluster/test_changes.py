@@ -153,6 +153,8 @@ def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
     until(lambda: state(stack, job) == "COMPLETED", "the job has ended", 120)
     assert "whole" in tour.run(stack, f"cat slurm-{job}.out")
     assert inside(stack, controller(stack), "cat", "/proc/1/stat").split()[21] == boot
+    # The test before flushed all rules.
+    inside(stack, controller(stack), "nft", "list", "table", "inet", "muster_slurmdbd")
     up(stack, "--expect-no-changes")
 
 
