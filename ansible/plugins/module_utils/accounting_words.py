@@ -11,11 +11,11 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits imp
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits import (
     shown as shown_setting,
 )
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import set_by_hand
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
     Association,
     State,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_target import set_by_hand
 
 
 def shown(cluster: str, state: State) -> str:

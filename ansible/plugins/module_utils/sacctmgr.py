@@ -9,18 +9,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
-    Job,
-    jobs_without_qos,
-    plan,
-    takes_qos_away,
-    target,
-    unlisted,
-)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import plan
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
     READS,
     State,
     parse,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_target import (
+    Job,
+    jobs_without_qos,
+    takes_qos_away,
+    target,
+    unlisted,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 

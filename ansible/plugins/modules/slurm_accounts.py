@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring a cluster's accounts, users, QoS and limits in slurmdbd to a wanted state, in one run.
 
-Reading (accounting_state), comparing (accounting_wish, accounting_plan), what is said of it
-(accounting_words) and doing (sacctmgr) are apart, below module_utils: all but the last are
-functions of text and data, so their tests need no slurmdbd.
+Reading (accounting_state), what is wanted (accounting_wish), what is to be reached
+(accounting_target), by which commands (accounting_plan), what is said of it (accounting_words) and
+doing (sacctmgr) are apart, below module_utils: all but the last are functions of text and data, so
+their tests need no slurmdbd.
 """
 
 import shlex
@@ -13,12 +14,12 @@ from contextlib import nullcontext
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
-    plan,
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import plan
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import State
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_target import (
     unlisted,
     unlisted_qos,
 )
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import State
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import (
     AccountOptions,
     QosOptions,

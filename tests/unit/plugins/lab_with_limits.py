@@ -1,7 +1,8 @@
 """A cluster with QoS and limits: what sacctmgr prints of it, and options that leave it as it is."""
 
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import plan, target
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import plan
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import parse
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_target import target
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import wanted
 from sacctmgr_output import NO_LIMITS, OUTPUT, account, association, user
 

@@ -8,11 +8,10 @@ import pytest
 from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
     NAMES_PER_COMMAND,
-    Job,
     plan,
-    target,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import READS, parse
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_target import Job, target
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import wanted
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from sacctmgr_output import FRESH, NO_LIMITS, OUTPUT, account, user

@@ -10,8 +10,8 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits imp
     ASSOCIATION_FIELDS,
     QOS_FIELDS,
 )
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import target
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import READS, parse
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_target import target
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import (
     unknown_tres,
     wanted,

@@ -5,18 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
-    Job,
-    jobs_without_qos,
-    plan,
-    takes_qos_away,
-    target,
-    unlisted_qos,
-)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import plan
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
     READS,
     parse,
     qos_of,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_target import (
+    Job,
+    jobs_without_qos,
+    takes_qos_away,
+    target,
+    unlisted_qos,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import wanted
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_words import (
