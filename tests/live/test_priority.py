@@ -147,6 +147,14 @@ def test_a_limit_refuses_one_job_and_takes_its_neighbour(lab, case):
     assert lab.submit(neighbour, *GPUS, "--hold", *others).isdigit()
 
 
+def test_limits_of_an_account_are_not_told_to_others(lab):
+    beyond = [*GPUS, "--hold", "--gpus=7", "--qos=scavenger"]
+    assert "account students allows" in lab.refusal("finn", *beyond)
+    refusal = lab.refusal("bob", *beyond, "--account=students")
+    assert "Invalid account" in refusal
+    assert "allows" not in refusal
+
+
 @pytest.mark.parametrize(
     ("login", "line", "sees"), Page(ROOT / "docs/limits.md").table("who", "types", "sees")
 )

@@ -93,10 +93,27 @@ local function tasks(text)
     return math.max(count, 1)
 end
 
+-- The account of a job; nil where the definition does not have it.
+local function account_of(job)
+    return ACCOUNTS[(job.account or job.default_account or ""):lower()]
+end
+
+-- Whether SLURM takes the account of a job, as far as is known here. What it answers to others,
+-- "Invalid account", is all that they are told: limits of an account are for its users. Of the
+-- default account slurmctld has said that it is the user's.
+local function has_account(job)
+    local default = job.default_account
+    if default and (job.account or default):lower() == default:lower() then
+        return true
+    end
+    local account = account_of(job)
+    return account and account.users[job.user_name]
+end
+
 -- Association and accounts of a job, from its user upwards.
 local function associations(job)
     local levels = {}
-    local account = ACCOUNTS[(job.account or job.default_account or ""):lower()]
+    local account = account_of(job)
     local own = account and account.users[job.user_name]
     if own then
         levels[1] = {own, job.user_name .. " in account " .. account.name}
@@ -351,12 +368,15 @@ end
 
 -- The sentence about the first limit that a job is beyond; nil if there is none.
 local function limit_said(job, partitions)
-    local levels = associations(job)
     local partition = partition_of(job, partitions)
-    local qos = kinds(job, partition, levels)
     local whole, per_node = asked(job)
-    return of_gpus(job, whole, partition)
-        or of_time(job, qos, levels, partition)
+    local said = of_gpus(job, whole, partition)
+    if said or not has_account(job) then
+        return said
+    end
+    local levels = associations(job)
+    local qos = kinds(job, partition, levels)
+    return of_time(job, qos, levels, partition)
         or of_tres(job, whole, per_node, qos, levels)
         or of_least(job, whole, qos)
         or of_minutes(job, whole, qos, levels, partition)
