@@ -1,6 +1,9 @@
 """`pulumi up` on a running cluster: nothing to do, a change, another controller."""
 
+import base64
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +12,14 @@ from subprocess import PIPE, Popen
 import httpx
 import pytest
 from cloudkit import ON_DEBIAN_13, console, controller, inside, state, up
+from secret_search import found
 from waiting import until
 
 from muster_sandbox.cloud_demo import tour
 from muster_sandbox.cloud_demo.site import Stack
 from muster_sandbox.containers.podman import MachineError
 from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud.services.storage.blobs import OBJECTS, blobs_of
 
 
 def test_up_shows_how_far_it_is(first_up: str, stack: Stack) -> None:
@@ -158,46 +163,70 @@ def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
     up(stack, "--expect-no-changes")
 
 
-def places_of_secrets(stack: Stack) -> dict[str, str]:
+def stored(stack: Stack, kind: str) -> bytes:
+    """All resources of a kind that the cloud has."""
+    return stack.server.do(
+        lambda cloud: json.dumps([resource for _, _, resource in cloud.store.all(kind)])
+    ).encode()
+
+
+def unpacked(content: bytes) -> bytes:
+    """The files of an archive, one after the other."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        files = [archive.extractfile(member) for member in archive if member.isfile()]
+        return b"".join(file.read() for file in files if file)
+
+
+def places_of_secrets(stack: Stack) -> dict[str, bytes]:
     """All places where a secret could be in plain text, but must not be."""
     name = stack.name
+    settings = (file.read_bytes() for file in stack.site.program.glob("Pulumi*.yaml"))
+    bundles = stack.server.do(
+        lambda cloud: [
+            blobs_of(cloud).read(resource["blob"]) for _, _, resource in cloud.store.all(OBJECTS)
+        ]
+    )
     places = {
-        "state": stack.read("stack", "export", "--show-secrets", "--stack", name),
-        "outputs": stack.read("stack", "output", "--json", "--show-secrets", "--stack", name),
-        "instances": json.dumps(stack.instances()),
-        "settings": "".join(file.read_text() for file in stack.site.program.glob("Pulumi*.yaml")),
+        "state": stack.read("stack", "export", "--show-secrets", "--stack", name).encode(),
+        "outputs": stack.read(
+            *("stack", "output", "--json", "--show-secrets", "--stack", name)
+        ).encode(),
+        "instances": json.dumps(stack.instances()).encode(),
+        "settings": b"".join(settings),
+        "bundles": b"".join(map(unpacked, bundles)),
     }
-
-    def stored(kind: str) -> str:
-        return stack.server.do(
-            lambda cloud: json.dumps([resource for _, _, resource in cloud.store.all(kind)])
-        )
-
-    for kind in ("compute.instanceTemplates", "storage.objects", GUEST_ATTRIBUTES):
-        places[kind] = stored(kind)
+    for kind in ("compute.instanceTemplates", OBJECTS, GUEST_ATTRIBUTES):
+        places[kind] = stored(stack, kind)
     for machine in stack.instances():
-        places[f"console of {machine}"] = console(stack, machine)
-        places[f"arguments on {machine}"] = inside(stack, machine, "ps", "-eo", "args")
-        places[f"journal of {machine}"] = inside(
-            stack, machine, "journalctl", "--no-pager", "--output=cat"
-        )
+        places[f"console of {machine}"] = console(stack, machine).encode()
+        for what, command in {
+            "arguments on": "ps -eo args",
+            "journal of": "journalctl --no-pager --all --output=cat",
+        }.items():
+            said = inside(stack, machine, "sh", "-c", f"{command} | base64 --wrap=0")
+            places[f"{what} {machine}"] = base64.b64decode(said)
     return places
 
 
 def test_secrets_are_nowhere_in_plain_text(first_up: str, stack: Stack) -> None:
-    secret = inside(stack, controller(stack), "base64", "-w0", "/etc/munge/munge.key")
-    password = inside(
-        stack, controller(stack), "sed", "-n", "s/^StoragePass=//p", "/etc/slurm/slurmdbd.conf"
-    )
-    assert len(secret) > 40
+    head = controller(stack)
+    key = inside(stack, head, "base64", "-w0", "/etc/munge/munge.key").encode()
+    password = inside(stack, head, "sed", "-n", "s/^StoragePass=//p", "/etc/slurm/slurmdbd.conf")
+    assert len(key) > 40
     assert len(password) > 10
+    secrets = [key, base64.b64decode(key), password.encode()]
     places = places_of_secrets(stack)
-    leaks = [where for where, text in places.items() if secret in text or password in text]
-    assert leaks == []
-    # The search finds a planted text.
-    inside(stack, controller(stack), "systemd-cat", "echo", password)
-    planted = places_of_secrets(stack)[f"journal of {controller(stack)}"]
-    assert password in planted
+    assert len(places["bundles"]) > 100_000
+    leaks = {where: found(text, secrets) for where, text in places.items()}
+    assert [where for where, forms in leaks.items() if forms] == []
+    # The search finds what is planted, in each form.
+    inside(stack, head, "systemd-cat", "echo", password)
+    for command in ("cat", "od -An -v -tx1", "base64"):
+        inside(stack, head, "systemd-cat", *command.split(), "/etc/munge/munge.key")
+    inside(stack, head, "journalctl", "--sync")
+    planted = places_of_secrets(stack)[f"journal of {head}"]
+    assert found(planted, [password.encode()]) == ["as it is"]
+    assert set(found(planted, [secrets[1]])) == {"as it is", "hex", "base64 after 0 bytes"}
 
 
 @pytest.mark.proof("another controller sets itself up, two minutes and more")
