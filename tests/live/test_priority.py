@@ -173,6 +173,22 @@ def test_a_job_that_asks_for_no_time_has_that_of_its_partition_and_not_of_its_qo
     assert lab.run("squeue", "--noheader", f"--jobs={job}", "--format=%l").strip() == "4:00:00"
 
 
+def test_without_a_default_time_a_max_wall_above_max_time_refuses_the_job_and_is_told(lab):
+    lab.run("scontrol", "create", "PartitionName=brief", "Nodes=ALL", "MaxTime=60")
+    brief = ["bob", "--partition=brief", "--output=/dev/null", "--hold"]
+    try:
+        refusal = lab.refusal(*brief)
+        assert (
+            "partition brief allows a job at most 01:00:00 (MaxTime), and this one asks for none "
+            "and has 1-00:00:00 of QoS normal: ask for --time=01:00:00\n"
+            "sbatch: error: Batch job submission failed: Requested partition configuration"
+        ) in refusal
+        assert lab.submit(*brief, "--time=01:00:00").isdigit()
+    finally:
+        lab.empty()
+        lab.run("scontrol", "delete", "PartitionName=brief")
+
+
 def test_more_jobs_than_a_user_may_have_are_refused(lab):
     one = [*GPUS, "--hold", "--qos=interactive", "--gpus=1"]
     for _ in range(2):

@@ -339,6 +339,37 @@ local function of_time(job, qos, levels, partition)
         wanted, remedy("--time=" .. clock(value), qos))
 end
 
+-- The time that limits give a job that asks for none; nil: they give none. Where SLURM refuses what is
+-- beyond a limit, the minutes that are allowed go before.
+local function time_of_limits(whole, qos, levels)
+    local value, who = first("MaxWallDurationPerJob", nil, qos, levels)
+    for tres, number in pairs(refused(qos) and whole or {}) do
+        local all, whose = first("GrpTRESRunMins", tres, qos)
+        if not all then
+            all, whose = least("GrpTRESRunMins", tres, levels)
+        end
+        if all and number > 0 and (not value or all / number < value) then
+            value, who = math.floor(all / number), whose
+        end
+    end
+    return value, who
+end
+
+-- SLURM gives a job that time also where it is longer than the partition's (_set_time_limit in
+-- acct_policy.c), and then says that the configuration of the partition is not available.
+local function of_partition(job, partition, whole, qos, levels)
+    local most = given(partition and partition.max_time)
+    if job.time_limit ~= 4294967294 or not most or time_given(job, partition) then
+        return nil
+    end
+    local minutes, who = time_of_limits(whole, qos, levels)
+    if not minutes or minutes <= most then
+        return nil
+    end
+    return string.format("partition %s allows a job at most %s (MaxTime), and this one asks for none and has "
+        .. "%s of %s: ask for --time=%s", partition.name, clock(most), clock(minutes), who, clock(most))
+end
+
 -- The partition of a job, of several the first: SLURM refuses a job that one of them refuses.
 local function partition_of(job, partitions)
     local name = (job.partition or ""):match("^[^,]+")
@@ -384,6 +415,7 @@ local function limit_said(job, partitions)
     local levels = associations(job)
     local qos = kinds(job, partition, levels)
     return of_time(job, qos, levels, partition)
+        or of_partition(job, partition, whole, qos, levels)
         or of_tres(job, whole, per_node, qos, levels)
         or of_least(job, whole, qos)
         or of_minutes(job, whole, qos, levels, partition)
