@@ -12,6 +12,7 @@ from subprocess import PIPE, Popen
 import httpx
 import pytest
 from cloudkit import ON_DEBIAN_13, console, controller, inside, state, up
+from open_ports import LISTENING, attempts, listening, passes
 from secret_search import found
 from waiting import until
 
@@ -76,6 +77,36 @@ def test_root_of_a_node_is_no_administrator_elsewhere(first_up: str, stack: Stac
     home = inside(stack, head, "getent", "passwd", "chief").split(":")[5]
     assert home == "/var/lib/muster/home/chief"
     assert "exit 7" not in inside(stack, head, "cat", f"{home}/.profile")
+
+
+def answering(stack: Stack, source: str, target: str) -> set[int]:
+    """The ports of a machine that answer another one; fakecloud has no firewall."""
+    ports = listening(inside(stack, target, *LISTENING.split()))
+    return {
+        int(port) for port in inside(stack, source, "sh", "-c", attempts(target, ports)).split()
+    }
+
+
+def reached(stack: Stack, source: str, target: str) -> set[int]:
+    """The ports that answer and that Google's firewall lets through."""
+    rules = stack.server.do(
+        lambda cloud: [rule for _, _, rule in cloud.store.all("compute.firewalls")]
+    )
+    account = {name: vm["serviceAccounts"][0]["email"] for name, vm in stack.instances().items()}
+    vm = {"address": stack.address(source), "account": account[source]}
+    ports = answering(stack, source, target)
+    return {port for port in ports if passes(rules, port, vm, account[target])}
+
+
+def test_a_node_reaches_slurmctld_alone_of_the_controller(first_up: str, stack: Stack) -> None:
+    head = controller(stack)
+    tour.run(stack, "srun --nodes=2 true")
+    node, other = tour.nodes(stack)[:2]
+    assert listening(inside(stack, head, *LISTENING.split())) >= {22, 3306, 6817, 6819}
+    # Rules of the controller itself keep nodes from slurmdbd, and the firewall from sshd.
+    assert answering(stack, node, head) == {22, 6817}
+    open_to_nodes = {head: {6817}, tour.login(stack): {22}, other: {22, 6818}}
+    assert {host: reached(stack, node, host) for host in open_to_nodes} == open_to_nodes
 
 
 def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) -> None:
