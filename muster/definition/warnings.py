@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from muster.definition.definition import Definition
+from muster.definition.longest_wall import longest_wall
 from muster.definition.problems import counted
 from muster.definition.queue_places import queue_places, submit_bounds
 from muster.definition.schema.ceph import Ceph
@@ -31,6 +32,7 @@ def warnings(definition: Definition) -> Iterator[str]:
     yield from _people(definition)
     yield from _unbounded_jobs(definition)
     yield from _times_by_default(cluster)
+    yield from _times_by_limits(definition)
     yield from _memory(cluster)
     yield from _other_pythons(cluster)
     if cluster.storage.ceph is not None:
@@ -128,6 +130,25 @@ def _times_by_default(cluster: Cluster) -> Iterator[str]:
                 f"qos.{name}.max_wall: jobs that ask for no time have {min(given)[1]} or more, by "
                 f"`default_time` of their partition, and {what}; lower that or raise `max_wall`, "
                 "or tell people to use --time"
+            )
+
+
+def _times_by_limits(definition: Definition) -> Iterator[str]:
+    """Partitions whose jobs must ask for a time: what limits give them otherwise is above max_time.
+
+    No errors: people may be told so.
+    """
+    for name, partition in definition.cluster.partitions.items():
+        most = seconds(partition.max_time)
+        if partition.default_time is not None or most == float("inf"):
+            continue
+        longest = longest_wall(definition, partition)
+        # SLURM does not lower it to max_time (_set_time_limit in acct_policy.c).
+        if longest and longest[0] > most:
+            yield (
+                f"partitions.{name}.default_time: without it jobs that ask for no time have as "
+                f"much as {longest[1]} by {longest[2]}, and what is above max_time "
+                f"{partition.max_time} is refused; give one, or tell people to use --time"
             )
 
 

@@ -474,6 +474,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "slurmctld": host.is_in("controller"),
         "mariadb": host.is_in("database") and not cluster.database,
         "slurmdbd": host.is_in("database"),
+        **{f"muster-{daemon}-keeper": True for daemon in _shielded(host)},
         "slurmd": host.is_in("compute"),
         "muster-nvidia": host.is_in("compute") and variables["nvidia_driver_kernel_packages"],
         "nvidia-dcgm-exporter": host.is_in("compute")

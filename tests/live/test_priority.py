@@ -147,6 +147,14 @@ def test_a_limit_refuses_one_job_and_takes_its_neighbour(lab, case):
     assert lab.submit(neighbour, *GPUS, "--hold", *others).isdigit()
 
 
+def test_limits_of_an_account_are_not_told_to_others(lab):
+    beyond = [*GPUS, "--hold", "--gpus=7", "--qos=scavenger"]
+    assert "account students allows" in lab.refusal("finn", *beyond)
+    refusal = lab.refusal("bob", *beyond, "--account=students")
+    assert "Invalid account" in refusal
+    assert "allows" not in refusal
+
+
 @pytest.mark.parametrize(
     ("login", "line", "sees"), Page(ROOT / "docs/limits.md").table("who", "types", "sees")
 )
@@ -163,6 +171,22 @@ def test_each_line_of_the_page_does_what_the_page_says(lab, login, line, sees):
 def test_a_job_that_asks_for_no_time_has_that_of_its_partition_and_not_of_its_qos(lab):
     job = lab.submit("bob", *GPUS, "--hold", "--gpus=1")
     assert lab.run("squeue", "--noheader", f"--jobs={job}", "--format=%l").strip() == "4:00:00"
+
+
+def test_without_a_default_time_a_max_wall_above_max_time_refuses_the_job_and_is_told(lab):
+    lab.run("scontrol", "create", "PartitionName=brief", "Nodes=ALL", "MaxTime=60")
+    brief = ["bob", "--partition=brief", "--output=/dev/null", "--hold"]
+    try:
+        refusal = lab.refusal(*brief)
+        assert (
+            "partition brief allows a job at most 01:00:00 (MaxTime), and this one asks for none "
+            "and has 1-00:00:00 of QoS normal: ask for --time=01:00:00\n"
+        ) in refusal
+        assert "Requested partition configuration not available now" in refusal
+        assert lab.submit(*brief, "--time=01:00:00").isdigit()
+    finally:
+        lab.empty()
+        lab.run("scontrol", "delete", "PartitionName=brief")
 
 
 def test_more_jobs_than_a_user_may_have_are_refused(lab):

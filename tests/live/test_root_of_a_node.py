@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from conftest import Lab
+from open_ports import LISTENING, attempts, listening
 from waiting import until
 from ways_from_a_node import OWN, PRELUDE, PROGRAMS, WAYS, Way
 
@@ -212,11 +213,9 @@ def test_a_node_reaches_ssh_and_slurmctld_alone(cluster: Cluster) -> None:
     """Of what listens there: not MariaDB, slurmdbd or what counts and measures."""
     reached = {}
     for host in cluster.others:
-        sockets = cluster.lab.on(host, "ss -Hltn").splitlines()
-        ports = {int(line.split()[3].rpartition(":")[2]) for line in sockets}
+        ports = listening(cluster.lab.on(host, LISTENING))
         assert host != cluster.database or ports >= {3306, 6819}
-        tries = "".join(f"(: </dev/tcp/{host}/{port}) && echo {port}; " for port in sorted(ports))
-        said = cluster.lab.on(cluster.node, f"bash -c '{tries}' 2>/dev/null; true")
+        said = cluster.lab.on(cluster.node, attempts(host, ports))
         reached[host] = {int(port) for port in said.split()}
     # 2525: the lab's mail relay is a stand-in on the controller.
     assert reached.pop(cluster.controller) - {2525} == {22, 6817}

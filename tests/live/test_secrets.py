@@ -6,7 +6,9 @@ import subprocess
 import threading
 from pathlib import Path
 
+import secret_search
 from conftest import ROOT, Lab
+from secret_search import found
 
 
 def secrets_of(lab: Lab) -> dict[str, str]:
@@ -17,27 +19,34 @@ def secrets_of(lab: Lab) -> dict[str, str]:
     return values
 
 
-def shapes(value: str) -> list[str]:
-    """Return a secret as it is, and as base64 of any text that has it: so modules get files."""
-    # What is before it in the text moves it by up to two bytes; the groups at its ends have others.
-    moved = [base64.b64encode(b"?" * bytes_ahead + value.encode()) for bytes_ahead in range(3)]
-    return [value, *(text.decode()[4:-4] for text in moved)]
+def values_of(lab: Lab) -> dict[str, list[bytes]]:
+    """Return the secrets as bytes, the key also as munge has it."""
+    values = {name: [text.encode()] for name, text in secrets_of(lab).items()}
+    values["munge_key"].append(base64.b64decode(values["munge_key"][0]))
+    return values
 
 
-def watch_arguments(stop: threading.Event, seen: set[str]) -> None:
+def files_on(lab: Lab, host: str, values: list[bytes]) -> list[str]:
+    """Return mode and path of each file of a host that has one of the values."""
+    folders = ["/etc", "/var", "/root", "/tmp", "/run", "/home", "/apps"]
+    program = Path(secret_search.__file__).read_text(encoding="utf-8")
+    program += f"\nfor line in files_with({values!r}, {folders!r}):\n    print(line)\n"
+    return lab.on(host, f"python3 - <<'END'\n{program}END", timeout=300).splitlines()
+
+
+def watch_arguments(stop: threading.Event, seen: set[bytes]) -> None:
     """Collect the arguments of all processes of this machine, the containers' included."""
     while not stop.is_set():
         # A pattern for these folders could name files of processes that have ended.
         for process in Path("/proc").glob("[0-9]*"):
             try:
-                line = (process / "cmdline").read_bytes()
+                seen.add((process / "cmdline").read_bytes())
             except OSError:
                 continue
-            seen.add(line.replace(b"\0", b" ").decode(errors="replace"))
 
 
 def test_secret_is_in_no_output_log_argument_or_readable_file(lab: Lab) -> None:
-    stop, seen = threading.Event(), set()
+    stop, seen = threading.Event(), set[bytes]()
     watcher = threading.Thread(target=watch_arguments, args=(stop, seen))
     watcher.start()
     try:
@@ -50,31 +59,42 @@ def test_secret_is_in_no_output_log_argument_or_readable_file(lab: Lab) -> None:
         stop.set()
         watcher.join()
     assert run.code == 0, run.output[-4000:]
-    assert any("AnsiballZ" in line or "ansible" in line for line in seen)
+    assert any(b"AnsiballZ" in line or b"ansible" in line for line in seen)
     # With a credential of root anybody is root to slurmctld for five minutes.
     assert "the cluster works" in run.output
     assert "MUNGE:" not in run.output
 
-    for name, value in secrets_of(lab).items():
-        for shape in shapes(value):
-            assert shape not in run.output
-            assert not [line for line in seen if shape in line]
-        searched = " ".join(f"-e {shape}" for shape in shapes(value))
+    for name, values in values_of(lab).items():
+        assert found(run.output.encode(), values) == []
+        assert [line for line in seen if found(line, values)] == []
         for host in ("lab-access", "lab-cpu-01"):
-            journal = lab.on(
-                host, "journalctl --no-pager -o cat; cat /var/log/*.log /var/log/*/*.log"
-            )
-            assert not [shape for shape in shapes(value) if shape in journal]
-            readable = lab.on(
-                host,
-                f"grep -rlsF {searched} /etc /var /root /tmp /run /home /apps "
-                "| xargs -r stat -c '%A %U %n'",
-            )
+            logs = "journalctl --no-pager --all -o cat; cat /var/log/*.log /var/log/*/*.log"
+            journal = lab.on(host, f"({logs}) | base64 --wrap=0")
+            assert found(base64.b64decode(journal), values) == []
+            files = files_on(lab, host, values)
             # Only root and the daemon that needs a secret may read it.
-            assert all(line[7:10] == "---" for line in readable.splitlines()), readable
+            assert [line for line in files if line[7:10] != "---"] == []
             # A node has no use for the database's password.
             if name == "slurmdbd_password":
-                assert bool(readable) == (host == "lab-access")
+                assert bool(files) == (host == "lab-access")
+            else:
+                assert "-r-------- /etc/munge/munge.key" in files
+
+
+PLANTED = {
+    "raw": "cat /etc/munge/munge.key",
+    "hex": "od -An -v -tx1 /etc/munge/munge.key",
+    "base64": "base64 /etc/munge/munge.key",
+}
+
+
+def test_the_search_finds_a_planted_key_in_each_form(lab: Lab) -> None:
+    plant = "; ".join(f"{command} >/tmp/planted-{form}" for form, command in PLANTED.items())
+    lab.on("lab-cpu-01", f"umask 022; {plant}")
+    files = files_on(lab, "lab-cpu-01", values_of(lab)["munge_key"])
+    lab.on("lab-cpu-01", "rm /tmp/planted-*")
+    for form in PLANTED:
+        assert f"-rw-r--r-- /tmp/planted-{form}" in files
 
 
 def test_secret_is_not_in_the_repository(lab: Lab) -> None:

@@ -39,6 +39,18 @@ def test_only_the_controller_sends_files_to_sackd(host):
         assert wait_for(host, f"find {file} -newermt 2002-01-01", file) == file
 
 
+@pytest.mark.parametrize("loss", ["nft flush ruleset", "nft delete table inet muster_sackd"])
+def test_rules_that_are_lost_are_loaded_again(host, loss):
+    if release(host) != "trixie":
+        pytest.skip("there is no sackd")
+    rules = "nft list table inet muster_sackd"
+    before = host.check_output(rules)
+    assert "tcp dport 6818" in before
+    host.check_output(loss)
+    assert wait_for(host, rules, before, 5) == before
+    assert host.service("muster-sackd-keeper").is_enabled
+
+
 def test_the_host_has_the_version_of_the_definition(host):
     _, version = host.check_output("sinfo --version").split()
     assert version.startswith(f"{VERSIONS[release(host)]}.")

@@ -93,6 +93,44 @@ def test_the_daemon_runs_as_slurm_and_comes_back_after_a_boot(host):
     assert host.file("/run/slurmdbd/slurmdbd.pid").user == "slurm"
 
 
+LOSSES = [
+    # As `systemctl restart nftables` does it.
+    "nft flush ruleset",
+    "nft delete table inet muster_slurmdbd",
+    "nft insert rule inet muster_slurmdbd input accept",
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rules_that_are_lost_are_loaded_again(host, loss):
+    rules = "nft list table inet muster_slurmdbd"
+    started = "systemctl show slurmdbd --property InvocationID"
+    before, daemon = host.check_output(rules), host.check_output(started)
+    assert "tcp dport 6819" in before
+    host.check_output(loss)
+    assert wait_for(host, rules, before, 5) == before
+    assert host.check_output(started) == daemon
+
+
+def test_a_keeper_that_dies_finds_the_rules_gone(host):
+    rules = "nft list table inet muster_slurmdbd"
+    before = host.check_output(rules)
+    host.check_output("systemctl kill --signal=KILL muster-slurmdbd-keeper; nft flush ruleset")
+    assert wait_for(host, rules, before, 5) == before
+
+
+def test_the_keeper_of_the_rules_comes_and_goes_with_the_daemon(host):
+    keeper = host.service("muster-slurmdbd-keeper")
+    assert keeper.is_enabled
+    host.check_output("systemctl stop slurmdbd")
+    try:
+        assert not keeper.is_running
+    finally:
+        host.check_output("systemctl start slurmdbd")
+    state = "systemctl is-active muster-slurmdbd-keeper"
+    assert wait_for(host, state, "active", 5) == "active"
+
+
 def test_nobody_else_reads_the_password(host):
     conf = host.file("/etc/slurm/slurmdbd.conf")
     assert (conf.user, conf.group, conf.mode) == ("slurm", "slurm", 0o600)

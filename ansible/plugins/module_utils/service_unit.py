@@ -21,7 +21,6 @@ OPTIONS = {
     "reload_after_start": {"type": "bool", "default": False},
     "log_file": {"type": "path"},
     "pending": {"type": "dict", "default": {}},
-    "nft_table": {"type": "str"},
     "port": {"type": "int"},
     "timeout_seconds": {"type": "int", "default": 60},
 }
@@ -61,7 +60,6 @@ class Params(TypedDict):
     reload_after_start: bool
     log_file: str | None
     pending: dict[str, str]
-    nft_table: str | None
     port: int | None
     timeout_seconds: int
 
@@ -150,14 +148,6 @@ class Unit:
         pending = pending if self.module.check_mode else {}
         return bool(paths) and read_text(self.record_path(kind)) != record_of(paths, pending)
 
-    def lost_rules(self) -> bool:
-        """Whether the rules of nftables are gone that the unit loads when it starts."""
-        table = self.params["nft_table"]
-        if not table:
-            return False
-        code, _, _ = self.module.run_command(["nft", "list", "table", "inet", table])
-        return bool(code)
-
     def write_record(self, kind: str, text: str) -> None:
         """Record that the daemon now runs with `text`."""
         os.makedirs(os.path.dirname(self.record_path(kind)), mode=0o700, exist_ok=True)
@@ -177,7 +167,7 @@ class Unit:
             return "restart"
         if state not in ("active", "reloading"):
             return "start"
-        if self.differs("config", self.config) or self.lost_rules():
+        if self.differs("config", self.config):
             return "restart"
         if self.differs("reload", self.reload_config):
             return "reload"

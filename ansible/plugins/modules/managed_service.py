@@ -50,11 +50,6 @@ options:
       - C(digests) of the C(managed_files) before. In check mode those contents are not on disk yet.
     type: dict
     default: {}
-  nft_table:
-    description:
-      - Table of nftables, of the family C(inet), that the unit loads when it starts. The daemon is
-        restarted where it is gone, as after C(nft flush ruleset).
-    type: str
   port:
     description: TCP port on this host that must listen before the task ends.
     type: int

@@ -120,7 +120,8 @@ def _contradiction(
             )
 
 
-def _accounts_above(d: Definition, name: str | None) -> Iterator[tuple[KeyPath, Association]]:
+def accounts_above(d: Definition, name: str | None) -> Iterator[tuple[KeyPath, Association]]:
+    """An account and those above it, upwards."""
     seen: set[str] = set()
     while name in d.cluster.accounts and name not in seen:
         seen.add(name)
@@ -162,7 +163,7 @@ def limits_contradict(d: Definition) -> Iterator[Finding]:
         above_it = account if is_user else d.cluster.accounts[account].parent
         levels: list[tuple[KeyPath, Limits]] = [
             (path, association),
-            *(level for level in _accounts_above(d, above_it) if level[0][1] in limiting),
+            *(level for level in accounts_above(d, above_it) if level[0][1] in limiting),
         ]
         for pair in OF_AN_ASSOCIATION:
             having = [level for level in levels if _amounts(level[1], pair.outer)]
@@ -302,7 +303,7 @@ def _paths_of_bounds(d: Definition, user: str) -> list[KeyPath]:
         if own and own.max_submit_jobs is not None:
             path = ("accounts", account, "associations", user)
         else:
-            above = _accounts_above(d, account)
+            above = accounts_above(d, account)
             path = next((p for p, one in above if one.max_submit_jobs is not None), path)
         found[*path, "max_submit_jobs"] = bound
     return sorted(found, key=found.__getitem__, reverse=True)

@@ -288,7 +288,7 @@ class Partition(Model):
         SlurmTime | None,
         Field(
             description="Time of a job that asks for none; null: the `max_wall` that holds for it, "
-            "or else `max_time`."
+            "with which SLURM refuses the job if it is above `max_time`, or else `max_time`."
         ),
     ] = None
     groups: Annotated[

@@ -57,7 +57,7 @@ def _qos(definition: Definition) -> dict[str, Any]:
 
 
 def _accounts(definition: Definition) -> dict[str, Any]:
-    """Return what accounts and their users limit, and the only QoS that they may use."""
+    """Return what accounts and their users limit, and the only QoS that they may use, by name."""
     found = {}
     for name, account in definition.cluster.accounts.items():
         given = limits.of_account(definition, account, set(account.associations))
@@ -65,9 +65,8 @@ def _accounts(definition: Definition) -> dict[str, Any]:
             "name": name,
             "parent": (account.parent or "root").lower(),
             "qos": account.qos,
-            "users": {
-                one["user"]: {"qos": one["qos"], **one["limits"]} for one in given["associations"]
-            },
+            "users": {user: {} for user in account.users}
+            | {one["user"]: {"qos": one["qos"], **one["limits"]} for one in given["associations"]},
             **given["limits"],
         }
     return found

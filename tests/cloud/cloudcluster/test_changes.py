@@ -1,6 +1,9 @@
 """`pulumi up` on a running cluster: nothing to do, a change, another controller."""
 
+import base64
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +12,15 @@ from subprocess import PIPE, Popen
 import httpx
 import pytest
 from cloudkit import ON_DEBIAN_13, console, controller, inside, state, up
+from open_ports import LISTENING, attempts, listening, passes
+from secret_search import found
 from waiting import until
 
 from muster_sandbox.cloud_demo import tour
 from muster_sandbox.cloud_demo.site import Stack
 from muster_sandbox.containers.podman import MachineError
 from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud.services.storage.blobs import OBJECTS, blobs_of
 
 
 def test_up_shows_how_far_it_is(first_up: str, stack: Stack) -> None:
@@ -73,6 +79,36 @@ def test_root_of_a_node_is_no_administrator_elsewhere(first_up: str, stack: Stac
     assert "exit 7" not in inside(stack, head, "cat", f"{home}/.profile")
 
 
+def answering(stack: Stack, source: str, target: str) -> set[int]:
+    """The ports of a machine that answer another one; fakecloud has no firewall."""
+    ports = listening(inside(stack, target, *LISTENING.split()))
+    return {
+        int(port) for port in inside(stack, source, "sh", "-c", attempts(target, ports)).split()
+    }
+
+
+def reached(stack: Stack, source: str, target: str) -> set[int]:
+    """The ports that answer and that Google's firewall lets through."""
+    rules = stack.server.do(
+        lambda cloud: [rule for _, _, rule in cloud.store.all("compute.firewalls")]
+    )
+    account = {name: vm["serviceAccounts"][0]["email"] for name, vm in stack.instances().items()}
+    vm = {"address": stack.address(source), "account": account[source]}
+    ports = answering(stack, source, target)
+    return {port for port in ports if passes(rules, port, vm, account[target])}
+
+
+def test_a_node_reaches_slurmctld_alone_of_the_controller(first_up: str, stack: Stack) -> None:
+    head = controller(stack)
+    tour.run(stack, "srun --nodes=2 true")
+    node, other = tour.nodes(stack)[:2]
+    assert listening(inside(stack, head, *LISTENING.split())) >= {22, 3306, 6817, 6819}
+    # Rules of the controller itself keep nodes from slurmdbd, and the firewall from sshd.
+    assert answering(stack, node, head) == {22, 6817}
+    open_to_nodes = {head: {6817}, tour.login(stack): {22}, other: {22, 6818}}
+    assert {host: reached(stack, node, host) for host in open_to_nodes} == open_to_nodes
+
+
 def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) -> None:
     tour.token(stack)
 
@@ -95,6 +131,9 @@ def test_lost_guard_is_noticed_and_comes_back(first_up: str, stack: Stack) -> No
             inside(stack, machine, "sh", "-ec", f"{keeper}=CONT")
         again = "until muster-guard check; do sleep 0.1; done"
         inside(stack, machine, "timeout", "10", "sh", "-c", again)
+    # All rules of the controller were flushed.
+    again = "until nft list table inet muster_slurmdbd; do sleep 0.1; done"
+    inside(stack, controller(stack), "timeout", "10", "sh", "-c", again)
     inside(stack, node, "muster-health")
     assert "DRAIN" not in tour.run(stack, f"scontrol show node {node}")
 
@@ -153,51 +192,73 @@ def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
     until(lambda: state(stack, job) == "COMPLETED", "the job has ended", 120)
     assert "whole" in tour.run(stack, f"cat slurm-{job}.out")
     assert inside(stack, controller(stack), "cat", "/proc/1/stat").split()[21] == boot
-    # The test before flushed all rules.
-    inside(stack, controller(stack), "nft", "list", "table", "inet", "muster_slurmdbd")
     up(stack, "--expect-no-changes")
 
 
-def places_of_secrets(stack: Stack) -> dict[str, str]:
+def stored(stack: Stack, kind: str) -> bytes:
+    """All resources of a kind that the cloud has."""
+    return stack.server.do(
+        lambda cloud: json.dumps([resource for _, _, resource in cloud.store.all(kind)])
+    ).encode()
+
+
+def unpacked(content: bytes) -> bytes:
+    """The files of an archive, one after the other."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        files = [archive.extractfile(member) for member in archive if member.isfile()]
+        return b"".join(file.read() for file in files if file)
+
+
+def places_of_secrets(stack: Stack) -> dict[str, bytes]:
     """All places where a secret could be in plain text, but must not be."""
     name = stack.name
+    settings = (file.read_bytes() for file in stack.site.program.glob("Pulumi*.yaml"))
+    bundles = stack.server.do(
+        lambda cloud: [
+            blobs_of(cloud).read(resource["blob"]) for _, _, resource in cloud.store.all(OBJECTS)
+        ]
+    )
     places = {
-        "state": stack.read("stack", "export", "--show-secrets", "--stack", name),
-        "outputs": stack.read("stack", "output", "--json", "--show-secrets", "--stack", name),
-        "instances": json.dumps(stack.instances()),
-        "settings": "".join(file.read_text() for file in stack.site.program.glob("Pulumi*.yaml")),
+        "state": stack.read("stack", "export", "--show-secrets", "--stack", name).encode(),
+        "outputs": stack.read(
+            *("stack", "output", "--json", "--show-secrets", "--stack", name)
+        ).encode(),
+        "instances": json.dumps(stack.instances()).encode(),
+        "settings": b"".join(settings),
+        "bundles": b"".join(map(unpacked, bundles)),
     }
-
-    def stored(kind: str) -> str:
-        return stack.server.do(
-            lambda cloud: json.dumps([resource for _, _, resource in cloud.store.all(kind)])
-        )
-
-    for kind in ("compute.instanceTemplates", "storage.objects", GUEST_ATTRIBUTES):
-        places[kind] = stored(kind)
+    for kind in ("compute.instanceTemplates", OBJECTS, GUEST_ATTRIBUTES):
+        places[kind] = stored(stack, kind)
     for machine in stack.instances():
-        places[f"console of {machine}"] = console(stack, machine)
-        places[f"arguments on {machine}"] = inside(stack, machine, "ps", "-eo", "args")
-        places[f"journal of {machine}"] = inside(
-            stack, machine, "journalctl", "--no-pager", "--output=cat"
-        )
+        places[f"console of {machine}"] = console(stack, machine).encode()
+        for what, command in {
+            "arguments on": "ps -eo args",
+            "journal of": "journalctl --no-pager --all --output=cat",
+        }.items():
+            said = inside(stack, machine, "sh", "-c", f"{command} | base64 --wrap=0")
+            places[f"{what} {machine}"] = base64.b64decode(said)
     return places
 
 
 def test_secrets_are_nowhere_in_plain_text(first_up: str, stack: Stack) -> None:
-    secret = inside(stack, controller(stack), "base64", "-w0", "/etc/munge/munge.key")
-    password = inside(
-        stack, controller(stack), "sed", "-n", "s/^StoragePass=//p", "/etc/slurm/slurmdbd.conf"
-    )
-    assert len(secret) > 40
+    head = controller(stack)
+    key = inside(stack, head, "base64", "-w0", "/etc/munge/munge.key").encode()
+    password = inside(stack, head, "sed", "-n", "s/^StoragePass=//p", "/etc/slurm/slurmdbd.conf")
+    assert len(key) > 40
     assert len(password) > 10
+    secrets = [key, base64.b64decode(key), password.encode()]
     places = places_of_secrets(stack)
-    leaks = [where for where, text in places.items() if secret in text or password in text]
-    assert leaks == []
-    # The search finds a planted text.
-    inside(stack, controller(stack), "systemd-cat", "echo", password)
-    planted = places_of_secrets(stack)[f"journal of {controller(stack)}"]
-    assert password in planted
+    assert len(places["bundles"]) > 100_000
+    leaks = {where: found(text, secrets) for where, text in places.items()}
+    assert [where for where, forms in leaks.items() if forms] == []
+    # The search finds what is planted, in each form.
+    inside(stack, head, "systemd-cat", "echo", password)
+    for command in ("cat", "od -An -v -tx1", "base64"):
+        inside(stack, head, "systemd-cat", *command.split(), "/etc/munge/munge.key")
+    inside(stack, head, "journalctl", "--sync")
+    planted = places_of_secrets(stack)[f"journal of {head}"]
+    assert found(planted, [password.encode()]) == ["as it is"]
+    assert set(found(planted, [secrets[1]])) == {"as it is", "hex", "base64 after 0 bytes"}
 
 
 @pytest.mark.proof("another controller sets itself up, two minutes and more")

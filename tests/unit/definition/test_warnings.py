@@ -126,3 +126,48 @@ def test_a_qos_whose_jobs_must_ask_for_a_time_is_warned_of() -> None:
     assert said(partitions={"main": main}, qos={"normal": {}}) == []
     two = {"main": main, "other": {"nodes": ["gpu"]}}
     assert said(partitions=two, qos=short) == []
+
+
+DAY = CLUSTER["partitions"]["main"] | {"max_time": "1-00:00:00"}
+HOUR = {"nodes": ["gpu"], "max_time": "01:00:00"}
+ASKED = "partitions.hour.default_time: without it jobs that ask for no time have as much as"
+
+
+def test_a_partition_whose_jobs_must_ask_for_a_time_is_warned_of() -> None:
+    """SLURM gives them `max_wall` also where it is longer than `max_time`."""
+    two = {"main": DAY, "hour": HOUR}
+    day = {"normal": {"max_wall": "1-00:00:00"}}
+    (line,) = said(partitions=two, qos=day)
+    assert line == (
+        f"{ASKED} 1-00:00:00 by qos.normal.max_wall, and what is above max_time 01:00:00 is "
+        "refused; give one, or tell people to use --time"
+    )
+    given = {"main": DAY, "hour": HOUR | {"default_time": "00:10:00"}}
+    assert said(partitions=given, qos=day) == []
+    assert said(partitions={"main": DAY, "hour": {"nodes": ["gpu"]}}, qos=day) == []
+    assert said(partitions=two, qos={"normal": {"max_wall": "01:00:00"}}) == []
+    assert said(partitions=two, qos={"normal": {"max_wall": "UNLIMITED"}}) == []
+    # By the longest of several.
+    more = day | {"brief": {"max_wall": "02:00:00"}}
+    lab = {"users": ["ada"], "qos": ["brief", "normal"]}
+    assert said(partitions=two, qos=more, accounts={"lab": lab}) == [line]
+
+
+def test_the_time_of_a_job_is_that_of_the_first_that_has_one() -> None:
+    """QoS of the partition, of the job, and then the association."""
+    two = {"main": DAY, "hour": HOUR}
+    day = {"normal": {"max_wall": "1-00:00:00"}}
+    brief = day | {"brief": {"max_wall": "01:00:00"}}
+    assert said(partitions={"main": DAY, "hour": HOUR | {"qos": "brief"}}, qos=brief) == []
+    lab = {"users": ["ada"], "qos": ["normal", "brief"]}
+    without = {"main": DAY, "hour": HOUR | {"deny_qos": ["normal"]}}
+    assert said(partitions=without, qos=brief, accounts={"lab": lab}) == []
+    # Of accounts and users, where a QoS has none.
+    long = {"users": ["ada"], "max_wall": "02:00:00"}
+    (line,) = said(partitions=two, accounts={"lab": long})
+    assert line.startswith(f"{ASKED} 02:00:00 by accounts.lab.max_wall, ")
+    hour = {"normal": {"max_wall": "01:00:00"}}
+    assert said(partitions=two, qos=hour, accounts={"lab": long}) == []
+    ada = {"users": ["ada"], "associations": {"ada": {"max_wall": "02:00:00"}}}
+    (line,) = said(partitions=two, accounts={"lab": ada})
+    assert line.startswith(f"{ASKED} 02:00:00 by accounts.lab.associations.ada.max_wall, ")

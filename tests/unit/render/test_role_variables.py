@@ -535,7 +535,8 @@ def test_the_autoscaler_knows_slurm_s_resume_timeout() -> None:
 
 
 EVERYWHERE = {"munge", "chrony"}
-CONTROL = {"slurmctld", "mariadb", "slurmdbd"}
+DATABASE = {"slurmdbd", "muster-slurmdbd-keeper"}
+CONTROL = {"slurmctld", "mariadb"} | DATABASE
 GUARD = {"muster-guard", "muster-guard-keeper"}
 
 
@@ -545,7 +546,7 @@ GUARD = {"muster-guard", "muster-guard-keeper"}
         ("machines", "access", CONTROL),
         ("machines", "cpu-01", {"slurmd"}),
         ("no database", "access", {"slurmctld"}),
-        ("database elsewhere", "access", {"slurmctld", "slurmdbd"}),
+        ("database elsewhere", "access", {"slurmctld"} | DATABASE),
         ("nvidia", "cpu-01", {"slurmd"}),
         ("nvidia", "gpu-01", {"slurmd", "muster-nvidia", "nvidia-dcgm-exporter"}),
         ("served", "disks", {"nfs-server"}),
@@ -592,8 +593,11 @@ def test_a_daemon_that_nodes_must_not_reach_proves_that_they_do_not(
 ) -> None:
     """By its rules, not by its unit: `nft flush ruleset` leaves that active."""
     definition = changed({"login": ["access", "desk"], "database": ["db"]}, os=system)
-    commands = variables(definition, host)["verify_commands"]
+    given = variables(definition, host)
+    commands = given["verify_commands"]
     assert [command[-1] for command in commands] == daemons
+    keepers = [unit for unit in given["verify_units"] if unit.endswith("-keeper")]
+    assert keepers == [f"muster-{daemon}-keeper" for daemon in daemons]
     for *command, table, daemon in commands:
         stand_in = tmp_path / "nft"
         stand_in.touch(mode=0o755)

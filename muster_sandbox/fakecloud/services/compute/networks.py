@@ -127,7 +127,8 @@ def patch_firewall(call: Call) -> Resource:
 def _firewall(call: Call, body: Resource) -> Resource:
     if bool(body.get("allowed")) == bool(body.get("denied")):
         raise invalid("Exactly one of allowed and denied must be specified for a firewall rule.")
-    if body["direction"] == "INGRESS" and not (body.keys() & {"sourceRanges", "sourceTags"}):
+    sources = {"sourceRanges", "sourceTags", "sourceServiceAccounts"}
+    if body["direction"] == "INGRESS" and not body.keys() & sources:
         body = {**body, "sourceRanges": ["0.0.0.0/0"]}
     logging = body.get("logConfig", {"enable": False})
     return {"disabled": False, **body, "logConfig": logging, "network": network_link(call, body)}

@@ -33,6 +33,7 @@ class Limited(Slurmctld):
             "ml-cpu": self._job({"name": "ml-cpu", "flag_default": 1}),
             "ml-gpu": self._job({"name": "ml-gpu", "flag_default": 0, "qos": "gpu-nodes"}),
             "two-days": self._job({"name": "two-days", "flag_default": 0, "default_time": 2880}),
+            "hour": self._job({"name": "hour", "flag_default": 0, "max_time": 60}),
         }
         job = self._job({key: value for key, value in asked.items() if value is not None})
         submit = self.lua.globals()["slurm_job_submit"]

@@ -84,6 +84,13 @@ def test_a_firewall_rule_is_patched(lab: Caller):
     assert "sourceRanges" not in lab.get("global/firewalls/ssh")
 
 
+def test_a_firewall_rule_of_an_account_is_for_no_addresses(lab: Caller):
+    lab.post("global/firewalls", firewall(sourceServiceAccounts=["a@lab.iam"]))
+    assert "sourceRanges" not in lab.get("global/firewalls/ssh")
+    lab.post("global/firewalls", firewall(name="all"))
+    assert lab.get("global/firewalls/all")["sourceRanges"] == ["0.0.0.0/0"]
+
+
 def test_a_firewall_rule_allows_or_denies(lab: Caller):
     both = firewall(denied=[{"IPProtocol": "all"}])
     neither = firewall(allowed=[])

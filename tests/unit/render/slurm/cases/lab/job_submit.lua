@@ -100,10 +100,27 @@ local function tasks(text)
     return math.max(count, 1)
 end
 
+-- The account of a job; nil where the definition does not have it.
+local function account_of(job)
+    return ACCOUNTS[(job.account or job.default_account or ""):lower()]
+end
+
+-- Whether SLURM takes the account of a job, as far as is known here. What it answers to others,
+-- "Invalid account", is all that they are told: limits of an account are for its users. Of the
+-- default account slurmctld has said that it is the user's.
+local function has_account(job)
+    local default = job.default_account
+    if default and (job.account or default):lower() == default:lower() then
+        return true
+    end
+    local account = account_of(job)
+    return account and account.users[job.user_name]
+end
+
 -- Association and accounts of a job, from its user upwards.
 local function associations(job)
     local levels = {}
-    local account = ACCOUNTS[(job.account or job.default_account or ""):lower()]
+    local account = account_of(job)
     local own = account and account.users[job.user_name]
     if own then
         levels[1] = {own, job.user_name .. " in account " .. account.name}
@@ -322,6 +339,37 @@ local function of_time(job, qos, levels, partition)
         wanted, remedy("--time=" .. clock(value), qos))
 end
 
+-- The time that limits give a job that asks for none; nil: they give none. Where SLURM refuses what is
+-- beyond a limit, the minutes that are allowed go before.
+local function time_of_limits(whole, qos, levels)
+    local value, who = first("MaxWallDurationPerJob", nil, qos, levels)
+    for tres, number in pairs(refused(qos) and whole or {}) do
+        local all, whose = first("GrpTRESRunMins", tres, qos)
+        if not all then
+            all, whose = least("GrpTRESRunMins", tres, levels)
+        end
+        if all and number > 0 and (not value or all / number < value) then
+            value, who = math.floor(all / number), whose
+        end
+    end
+    return value, who
+end
+
+-- SLURM gives a job that time also where it is longer than the partition's (_set_time_limit in
+-- acct_policy.c), and then says that the configuration of the partition is not available.
+local function of_partition(job, partition, whole, qos, levels)
+    local most = given(partition and partition.max_time)
+    if job.time_limit ~= 4294967294 or not most or time_given(job, partition) then
+        return nil
+    end
+    local minutes, who = time_of_limits(whole, qos, levels)
+    if not minutes or minutes <= most then
+        return nil
+    end
+    return string.format("partition %s allows a job at most %s (MaxTime), and this one asks for none and has "
+        .. "%s of %s: ask for --time=%s", partition.name, clock(most), clock(minutes), who, clock(most))
+end
+
 -- The partition of a job, of several the first: SLURM refuses a job that one of them refuses.
 local function partition_of(job, partitions)
     local name = (job.partition or ""):match("^[^,]+")
@@ -358,12 +406,16 @@ end
 
 -- The sentence about the first limit that a job is beyond; nil if there is none.
 local function limit_said(job, partitions)
-    local levels = associations(job)
     local partition = partition_of(job, partitions)
-    local qos = kinds(job, partition, levels)
     local whole, per_node = asked(job)
-    return of_gpus(job, whole, partition)
-        or of_time(job, qos, levels, partition)
+    local said = of_gpus(job, whole, partition)
+    if said or not has_account(job) then
+        return said
+    end
+    local levels = associations(job)
+    local qos = kinds(job, partition, levels)
+    return of_time(job, qos, levels, partition)
+        or of_partition(job, partition, whole, qos, levels)
         or of_tres(job, whole, per_node, qos, levels)
         or of_least(job, whole, qos)
         or of_minutes(job, whole, qos, levels, partition)

@@ -1,0 +1,1 @@
+../../cloud_vm/files/keep_rules.py
