@@ -8,8 +8,9 @@ import fcntl
 import functools
 import json
 import os
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import build_log
@@ -240,6 +241,17 @@ UNKNOWN = {
 }
 
 
+@pytest.fixture
+def nested(cluster: Cluster) -> Iterator[Path]:
+    """A release that nobody needs, of 1200 folders that are each in the one before."""
+    old = replaced(cluster, days=8)
+    for depth in range(1200):
+        old.joinpath(*["n"] * (depth + 1)).mkdir()
+    yield old
+    # After a failed test pytest's own removal would fail on them.
+    subprocess.run(["rm", "-rf", old], check=True)
+
+
 class TestCollect:
     def test_what_nobody_needs_is_removed_with_the_files_beside_it(self, cluster, run):
         old = replaced(cluster, days=8)
@@ -314,6 +326,10 @@ class TestCollect:
         Path(f"{root}.building").touch()
         assert run("gc") == (0, f"{root}: removed, it was not complete\n", "")
         assert list(root.parent.iterdir()) == []
+
+    def test_a_release_of_deeply_nested_folders_goes(self, run, nested):
+        assert run("gc") == (0, f"{nested}: removed\n", "")
+        assert sorted(path.name for path in nested.parent.iterdir()) == [NEW, f"{NEW}.json"]
 
     def test_while_something_is_built_nothing_is_removed(self, cluster, run):
         old = replaced(cluster, days=8)
