@@ -30,11 +30,12 @@ class Cluster:
     """A shared folder, and the programs that are asked."""
 
     def __init__(self, folder: Path) -> None:
-        self.apps, self.bin = folder / "apps", folder / "libexec"
+        self.apps, self.bin, self.init = folder / "apps", folder / "libexec", folder / "init"
         self.bin.mkdir()
+        self.init.mkdir()
         (self.apps / "modules").mkdir(parents=True)
         self.wanted: dict[str, str] = {}
-        self.program("lmod", 'echo "LOADEDMODULES=$3;"')
+        self.module('export LOADEDMODULES="$2"')
         self.program("update_lmod_system_cache_files", f'echo "$@" >{folder}/cache')
         self.queue()
 
@@ -42,6 +43,11 @@ class Cluster:
         path = self.bin / name
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
+
+    def module(self, text: str) -> None:
+        """Let the command `module` be this in all shells."""
+        for shell in ("bash", "sh", "zsh"):
+            (self.init / shell).write_text(f"module() {{ {text}; }}\n")
 
     def queue(self, *jobs: str) -> None:
         """Let squeue print jobs: time of submission, restarts, number."""
@@ -195,7 +201,7 @@ class TestRollback:
         replaced(cluster, days=1)
         path = cluster.apps / "modules" / f"{PYTHON}.lua"
         before = path.read_text()
-        cluster.program("lmod", "echo 'Lmod has detected an error' >&2; echo false")
+        cluster.module("echo 'Lmod has detected an error' >&2; false")
         code, _, err = run("rollback", PYTHON)
         assert code == 1
         assert f"{OLD} is not published, since Lmod does not load it: Lmod has detected" in err
@@ -203,18 +209,18 @@ class TestRollback:
 
     def test_one_that_lmod_loads_without_it_is_not_published(self, cluster, run):
         replaced(cluster, days=1)
-        cluster.program("lmod", "echo 'LOADEDMODULES=apps/other/1;'")
+        cluster.module("export LOADEDMODULES=apps/other/1")
         assert run("rollback", PYTHON)[2] == (
-            f"{OLD} is not published, since Lmod does not load it: {PYTHON} is not loaded; "
+            f"{OLD} is not published, since Lmod does not load it: {PYTHON} is not loaded "
+            "(in bash); "
             "name another release\n"
         )
 
     def test_a_modulefile_that_lmod_names_is_named_by_its_place(self, cluster, run):
         replaced(cluster, days=1)
-        said = 'echo "${MODULEPATH%%:*}/apps/python/3.lua: unknown symbol" >&2; exit 1'
-        cluster.program("lmod", said)
+        cluster.module('echo "${MODULEPATH%%:*}/apps/python/3.lua: unknown symbol" >&2; false')
         err = run("rollback", PYTHON)[2]
-        assert f"load it: {cluster.apps}/modules/{PYTHON}.lua: unknown symbol; name another" in err
+        assert f"load it: {cluster.apps}/modules/{PYTHON}.lua: unknown symbol (in bash)" in err
 
     def test_a_cache_that_is_not_built_is_said(self, cluster, run):
         old = replaced(cluster, days=1)
