@@ -307,7 +307,7 @@ def test_a_broken_modulefile_never_replaces_a_good_one(tree):
 def test_a_module_that_loads_in_bash_alone_is_not_published(tree):
     publish(tree, ONE, loads=["a/one/1"])
     assert tree.file(f"{CACHE}/loads").content_string == "a/one/1\n"
-    of_bash = 'execute{cmd="shopt -s extglob", modeA={"load"}}\n'
+    of_bash = 'execute{cmd="array=(1 2)", modeA={"load"}}\n'
     refused = publish(tree, {"a/one/1.lua": of_bash}, loads=["a/one/1"])
     assert refused["msg"].startswith(f"{TREE} is left as it was; Lmod refuses ")
     assert refused["msg"].endswith("(in sh)")

@@ -275,6 +275,23 @@ class TestCollect:
         assert (code, out.startswith(f"{old}: stays until ")) == (0, True)
         assert old.is_dir()
 
+    def test_who_has_chains_of_jobs_can_leave_them_more_time(self, cluster, run):
+        old = replaced(cluster, days=20)
+        # It may not have loaded it: such a job keeps nothing, however many days are asked for.
+        cluster.queue(f"{int(time.time() - 5 * DAY)} 0 7")
+        code, out, _ = run("gc", "--days", "21")
+        day = time.strftime("%Y-%m-%d", time.localtime(time.time() + DAY))
+        said = f"{old}: stays until {day}, shells and chains of jobs may have loaded it\n"
+        assert (code, out) == (0, said)
+        assert run("gc", "--days", "19")[1] == f"{old}: removed\n"
+
+    @pytest.mark.parametrize("days", ["6", "-1", "many"])
+    def test_less_than_a_shell_may_last_is_refused(self, run, days, capsys):
+        with pytest.raises(SystemExit) as refused:
+            run("gc", "--days", days)
+        assert refused.value.code == 2
+        assert "--days" in capsys.readouterr().err
+
     @pytest.mark.parametrize(("days", "restarts"), [(20, 0), (9, 0), (1, 1)])
     def test_a_job_that_may_have_loaded_it_keeps_it(self, cluster, run, days, restarts):
         # Submitted before the release was replaced, from a shell of then, or queued again.
