@@ -76,8 +76,38 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
         FAILED: "the file could not be written",
         WRONG: "they would not be safe there, or there is no such cluster",
     },
-    "software": {
+    "software build": {
+        DONE: "all that the definition asks for is built",
+        FAILED: "Ansible did not start",
+        WRONG: f"something was not built, and the run says why; or {_WRONG_DEFINITION}",
+        UNREACHED: _NO_CONTROLLER,
+    },
+    "software diff": {
         DONE: "shown",
+        WRONG: _WRONG_DEFINITION,
+        UNREACHED: _NO_CONTROLLER,
+    },
+    "software gc": {
+        DONE: "what nobody needs is removed",
+        FAILED: "not all of it is",
+        WRONG: _WRONG_DEFINITION,
+        UNREACHED: _NO_CONTROLLER,
+    },
+    "software list": {
+        DONE: "shown",
+        FAILED: "the controller has no software of Muster's",
+        WRONG: _WRONG_DEFINITION,
+        UNREACHED: _NO_CONTROLLER,
+    },
+    "software publish": {
+        DONE: "users load what the definition asks for",
+        FAILED: "Ansible did not start",
+        WRONG: f"users load what they did before, and the run says why; or {_WRONG_DEFINITION}",
+        UNREACHED: _NO_CONTROLLER,
+    },
+    "software rollback": {
+        DONE: "users load the other release",
+        FAILED: "there is no such release, or it does not load",
         WRONG: _WRONG_DEFINITION,
         UNREACHED: _NO_CONTROLLER,
     },

@@ -10,7 +10,8 @@ from typer.core import TyperCommand, TyperGroup
 from muster.cli.exit_codes import EXIT_CODES, FAILED, epilog
 
 # Command -> module:function of this package. Importing all of them would take seconds.
-# `cloud`, `data` and `models` are groups of commands; to `cloud` another package adds its own.
+# `cloud`, `data`, `models` and `software` are groups of commands; to `cloud` another package adds
+# its own.
 COMMANDS = {
     "cache": "muster.cli.cache:show",
     "check": "muster.cli.check:check",
@@ -23,7 +24,7 @@ COMMANDS = {
     "render": "muster.cli.render:render",
     "schema": "muster.cli.schema:schema",
     "secrets": "muster.cli.secrets:make",
-    "software": "muster.cli.software:show",
+    "software": "muster.cli.software:app",
     "ssh-config": "muster.cli.ssh_config:ssh_config",
     "timeline": "muster.cli.nodes:timeline",
     "updates": "muster.cli.updates:show",

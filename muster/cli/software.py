@@ -1,12 +1,15 @@
-"""`muster software CLUSTER`: what users load as modules, beside what the definition asks for.
+"""`muster software`: what users load as modules, from build to removal, where the definition is.
 
-The program muster-software of the role software reports the releases on the controller.
+The role `software` builds and publishes: `ansible/site.yml` with its tags. Its program
+muster-software on the controller knows the releases that are there.
 """
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,28 +17,146 @@ from rich.table import Table
 
 from muster.cli.controller_option import UserOption
 from muster.cli.definition_argument import definition_of, inventory_of
-from muster.cli.exit_codes import UNREACHED, WRONG
+from muster.cli.exit_codes import EXIT_CODES, FAILED, UNREACHED, WRONG, epilog
 from muster.cli.on_controller import controller_of
 from muster.definition import Definition, requirements
 from muster.render.releases import releases
-from muster.verify.ansible_query import AskError, ask, reports_of
+from muster.verify.ansible_query import ROOT, AskError, Found, ask, reports_of
 
 PROGRAM = "/usr/local/sbin/muster-software"
 """Of the role software."""
 
-COLUMNS = ("module", "users load", "the definition asks for", "what site.yml does")
+COLUMNS = ("module", "users load", "the definition asks for", "what publish does")
+
+SHORT_S, LONG_S = 60, 3600
+"""How long the program may take: to look and write a file, and to remove releases."""
+
+NO_PROGRAM_CODE = 2
+"""Exit code where Ansible finds no program; the program's own says something."""
+
+ClusterArgument = Annotated[
+    str, typer.Argument(help="Folder below inventories/, or a path.", show_default=False)
+]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Change nothing; show what would change.")
+]
+
+app = typer.Typer(
+    help="Software for users: releases of modules, from build to removal.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
-def show(
-    cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
-    user: UserOption = None,
-) -> None:
-    """Show which release of each module users load, and what the next site.yml changes of that."""
+@app.command("build", epilog=epilog(EXIT_CODES["software build"]))
+def build(cluster: ClusterArgument, check: CheckOption = False) -> None:
+    """Build on the controller what is missing; users go on with what they have."""
+    _play(cluster, "build", ["software_install", "software_build"], check=check)
+
+
+@app.command("publish", epilog=epilog(EXIT_CODES["software publish"]))
+def publish(cluster: ClusterArgument, check: CheckOption = False) -> None:
+    """Have users load what the definition asks for; what is missing is built before."""
+    _play(cluster, "publish", ["software"], check=check)
+
+
+@app.command("list", epilog=epilog(EXIT_CODES["software list"]))
+def show(cluster: ClusterArgument, user: UserOption = None) -> None:
+    """Show all releases that are on the controller, the oldest of each module first."""
+    _run(cluster, user, ["list"], SHORT_S)
+
+
+@app.command("diff", epilog=epilog(EXIT_CODES["software diff"]))
+def diff(cluster: ClusterArgument, user: UserOption = None) -> None:
+    """Show which release of each module users load, and what publish changes of that."""
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     wanted = wanted_of(definition, inventory)
     report = _report(cluster, inventory, definition, user)
     Console(highlight=False).print(table(report, wanted))
+
+
+@app.command("rollback", epilog=epilog(EXIT_CODES["software rollback"]))
+def rollback(
+    cluster: ClusterArgument,
+    module: Annotated[str, typer.Argument(metavar="MODULE/VERSION", show_default=False)],
+    release: Annotated[
+        str | None,
+        typer.Argument(help="Its digest; without it, the one before.", show_default=False),
+    ] = None,
+    user: UserOption = None,
+) -> None:
+    """Have users load an earlier release of a module, or a later one, until the next publish."""
+    given = [] if release is None else [release]
+    _run(cluster, user, ["rollback", "--", module, *given], SHORT_S)
+
+
+@app.command("gc", epilog=epilog(EXIT_CODES["software gc"]))
+def collect(
+    cluster: ClusterArgument,
+    days: Annotated[
+        int, typer.Option(min=7, help="How long releases stay after they were replaced.")
+    ] = 7,
+    user: UserOption = None,
+) -> None:
+    """Remove releases that no modulefile names and no job may use; say why others stay."""
+    _run(cluster, user, ["gc", f"--days={days}"], LONG_S)
+
+
+def _play(cluster: str, verb: str, tags: Sequence[str], *, check: bool) -> NoReturn:
+    """Go on as the part of site.yml that the role software is."""
+    inventory = inventory_of(cluster)
+    if definition_of(inventory).cluster.cloud is not None:
+        raise _stop(
+            f"error: in the cloud the controller builds and publishes by itself, so there is no "
+            f"{verb} from here; `pulumi up` brings it the definition",
+            WRONG,
+        )
+    program = Path(sys.executable).with_name("ansible-playbook")
+    if not os.access(program, os.X_OK):
+        raise _stop(
+            f"error: there is no {program}; install Muster with its requirements.txt, which has "
+            "Ansible",
+            FAILED,
+        )
+    words = ["--inventory", str(inventory), "--limit", "controller", "--tags", ",".join(tags)]
+    words += ["--check", "--diff"] if check else []
+    environment = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    command = [str(program), *words, str(ROOT / "ansible/site.yml")]
+    os.execve(command[0], command, {**os.environ, **environment})  # noqa: S606 (no shell)
+
+
+def _run(cluster: str, user: str | None, words: list[str], seconds: int) -> NoReturn:
+    """Run the controller's program; end with what it says and with its exit code."""
+    inventory = inventory_of(cluster)
+    definition = definition_of(inventory)
+    if definition.cluster.cloud is not None and (controller := controller_of(cluster, user, None)):
+        output, errors = controller.fetch(PROGRAM, *words)
+        typer.echo(output.decode(errors="replace"), nl=False)
+        typer.echo(errors, err=True, nl=False)
+        raise typer.Exit
+    host = definition.hosts.groups["controller"][0]
+    typer.echo(f"asking {host}", err=True)
+    found = _ask(inventory, host, words, seconds)
+    if found.unreached:
+        raise _stop(found.unreached[0], UNREACHED)
+    answer = found.answers[host]
+    if answer["rc"] == NO_PROGRAM_CODE and not answer["stderr"]:
+        raise _stop(
+            f"{host}: has no {Path(PROGRAM).name}; run site.yml, which installs it", UNREACHED
+        )
+    for text, is_error in ((answer["stdout"], False), (answer["stderr"], True)):
+        if text:
+            typer.echo(text, err=is_error)
+    raise typer.Exit(answer["rc"])
+
+
+def _ask(inventory: Path, host: str, words: list[str], seconds: int) -> Found:
+    variables = {"software_words": words, "software_seconds": seconds}
+    try:
+        return ask(inventory, "software.yml", [host], "stdout", variables, answer_seconds=seconds)
+    except AskError as error:
+        raise _stop(f"error: {error}", UNREACHED) from None
 
 
 def wanted_of(definition: Definition, inventory: Path) -> dict[str, tuple[str, bool]]:
@@ -83,7 +204,7 @@ def table(report: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, tuple[st
 
 
 def _deed(published: str | None, there: list[str], root: str | None, *, by_play: bool) -> str:
-    """Return what the next run of site.yml does about a module."""
+    """Return what publish, or the next run of site.yml, does about a module."""
     if root is None:
         return "removes the modulefile"
     if root == published:
@@ -106,10 +227,7 @@ def _report(
         output, _ = controller.fetch(PROGRAM, "list", "--json")
         return dict(json.loads(output))
     host = definition.hosts.groups["controller"][0]
-    try:
-        replies = reports_of(ask(inventory, "software.yml", [host], "stdout"), PROGRAM)
-    except AskError as error:
-        raise _stop(f"error: {error}", UNREACHED) from None
+    replies = reports_of(_ask(inventory, host, ["list", "--json"], SHORT_S), PROGRAM)
     if replies.unreached:
         raise _stop(replies.unreached[0], UNREACHED)
     return replies.answers[host]

@@ -46,6 +46,9 @@ _DIRECTORY_CHECK = ["/usr/local/sbin/muster-directory", "check"]
 # Of the role lmod: whether a host mounts packed releases; the folder of them follows.
 _PACKED_CHECK = "/usr/local/sbin/muster-check-packed"
 
+# The same: whether people and jobs can load modules on a host; the tree and Lmod's cache follow.
+_MODULES_CHECK = "/usr/local/sbin/muster-check-modules"
+
 # Of the roles slurmdbd and slurm: whether rules of nftables keep compute nodes from a daemon. Who
 # flushes all rules takes these too, and the daemon goes on. The table follows, and the daemon.
 _RULES_CHECK = [
@@ -461,6 +464,8 @@ def _shielded(host: Host) -> list[str]:
 def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     cluster, groups = host.definition.cluster, host.definition.hosts.groups
     images = variables.get("lmod_images", "")
+    apps = cluster.storage.apps.path
+    loads_modules = cluster.software.modules and host.is_in(*_ROLES["lmod"].hosts)
     units = {
         "munge": True,
         "chrony": True,
@@ -487,6 +492,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
             *([[*_RULES_CHECK, f"muster_{daemon}", daemon] for daemon in _shielded(host)]),
             *([_DIRECTORY_CHECK] if cluster.users.directory else []),
             *([[_PACKED_CHECK, images]] if images else []),
+            *([[_MODULES_CHECK, f"{apps}/modules", f"{apps}/lmod/cache"]] if loads_modules else []),
         ],
         # A node set of VMs is no group: no play is run on them.
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},

@@ -1,4 +1,4 @@
-"""Ask the machines of an inventory, with a playbook that changes nothing."""
+"""Ask the machines of an inventory, with a playbook of one task."""
 
 import json
 import os
@@ -12,8 +12,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 FORKS = 50
-SECONDS_PER_ROUND = 90
-"""Time limit for one round of `FORKS` hosts: connecting may take 10 s, the answer 60."""
+ANSWER_S, AROUND_S = 60, 30
+"""Time limits for the answers of one round of `FORKS` hosts, and for what is around it:
+connecting may take 10 s."""
 
 GRACE_S = 20
 """From SIGTERM, on which Ansible ends its workers (they have sessions of their own), to SIGKILL."""
@@ -39,6 +40,8 @@ def ask(
     hosts: list[str],
     answer: str,
     variables: Mapping[str, Any] | None = None,
+    *,
+    answer_seconds: int = ANSWER_S,
 ) -> Found:
     """Run a playbook of ansible/ whose only task asks each host.
 
@@ -48,12 +51,13 @@ def ask(
         hosts: Hosts to ask; at least one.
         answer: Key that the result of a host has if the task ran there.
         variables: Extra variables of the playbook.
+        answer_seconds: How long the task may take on a host.
 
     Raises:
         AskError: Ansible did not start, or did not end within the time limit.
 
     """
-    seconds = SECONDS_PER_ROUND * (1 + (len(hosts) - 1) // FORKS)
+    seconds = (answer_seconds + AROUND_S) * (1 + (len(hosts) - 1) // FORKS)
     command = [
         str(Path(sys.executable).with_name("ansible-playbook")),
         *("--inventory", str(inventory.resolve()), "--forks", str(FORKS)),

@@ -3,7 +3,10 @@
 The node that is away when they are installed is one of the two that train later.
 """
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +14,7 @@ from typing import NamedTuple
 import frameworks
 import pytest
 from conftest import Lab, Run
+from documentation import ROOT
 from environments import add_requirements
 from waiting import until
 
@@ -190,10 +194,20 @@ def job_with_a_release(lab: Lab) -> Iterator[str]:
         ada.run(f"scancel {job}")
 
 
-def install(lab: Lab) -> None:
-    """Have site.yml build and publish what the definition asks for."""
-    run = lab.play("--limit", "controller", "--tags", "software")
-    assert run.code == 0, run.output[-6000:]
+def software(lab: Lab, verb: str, *words: str) -> str:
+    """Return what a verb of `muster software` says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "muster", "software", verb, str(lab.instance.folder), *words],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
 
 
 def collect(lab: Lab, published: str) -> str:
@@ -210,20 +224,24 @@ def test_a_release_is_replaced_under_a_job_rolled_back_and_collected(
     job, first = job_with_a_release, release(lab)
     text = requirements.read_text(encoding="utf-8")
     requirements.write_text(f"{text}# Another release\n", encoding="utf-8")
-    install(lab)
+    software(lab, "build")
+    assert release(lab) == first
+    assert "publishes it" in software(lab, "diff")
+    software(lab, "publish")
     second = release(lab)
     assert second != first
+    assert Path(first).name in software(lab, "list")
 
     # Shells that were open at that moment are a week old now, and the job is older.
     said = collect(lab, "7 days ago")
     assert f"{first}: stays, job {job} may have loaded it" in said
 
-    said = lab.on(CONTROLLER, f"muster-software rollback {TENSORFLOW}")
-    assert said.startswith(f"{TENSORFLOW} is {Path(first).name} again, and not")
+    said = software(lab, "rollback", TENSORFLOW)
+    assert f"{TENSORFLOW} is {Path(first).name} again, and not" in said
     assert "change it there too" in said
     assert release(lab) == first
     requirements.write_text(text, encoding="utf-8")
-    install(lab)
+    software(lab, "publish")
     assert release(lab) == first
 
     # No job is so old that it may have loaded the second one.

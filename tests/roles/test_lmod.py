@@ -94,6 +94,25 @@ def test_the_properties_of_lmod_itself_stay(host):
     assert done.stdout == "1\n", done.stderr
 
 
+def test_a_host_proves_that_people_and_jobs_can_load_the_newest_module(host):
+    check = "muster-check-modules /trial/modules /trial/cache"
+    publish = "mkdir -p /trial/cache && echo tools/trial/1.0 >/trial/cache/loads"
+    host.check_output(f"{publish} && touch /trial/cache/timestamp")
+    kept = "/etc/zsh/zprofile.kept"
+    try:
+        assert host.check_output(check) == ""
+        host.check_output("mv /etc/zsh/zprofile %s", kept)
+        # Nothing was published since.
+        assert host.run(check).rc == 0
+        host.check_output("touch /trial/cache/timestamp")
+        done = host.run(check)
+    finally:
+        host.run(f"mv {kept} /etc/zsh/zprofile; rm /trial/cache/loads /trial/cache/timestamp")
+    assert done.rc == 1
+    said = "`module load tools/trial/1.0` does not work on this host in zsh -l, zsh -l -i"
+    assert done.stdout.startswith(said)
+
+
 def test_a_bash_login_costs_less_than_a_second(host):
     elapsed = host.check_output("bash -c 'time -p su - bea -c true' 2>&1 | awk '/real/ {print $2}'")
     assert float(elapsed) < 1

@@ -251,9 +251,9 @@ def into_host(host, command, stdin):
     return done.stdout.decode()
 
 
-def publish(host, files, check=False):
+def publish(host, files, check=False, **more):
     """Run module_tree on the host as Ansible does; return its result."""
-    wanted = {"path": TREE, "cache": CACHE, "files": files, "_ansible_check_mode": check}
+    wanted = {"path": TREE, "cache": CACHE, "files": files, "_ansible_check_mode": check, **more}
     return json.loads(into_host(host, running("module_tree"), arguments(wanted)))
 
 
@@ -302,6 +302,16 @@ def test_a_broken_modulefile_never_replaces_a_good_one(tree):
         assert f"{TREE}/{file}" in refused["msg"], fault
         assert value_of(tree, "ONE", "a/one") == "1", fault
         assert not tree.file(f"{TREE}/b").exists, fault
+
+
+def test_a_module_that_loads_in_bash_alone_is_not_published(tree):
+    publish(tree, ONE, loads=["a/one/1"])
+    assert tree.file(f"{CACHE}/loads").content_string == "a/one/1\n"
+    of_bash = 'execute{cmd="array=(1 2)", modeA={"load"}}\n'
+    refused = publish(tree, {"a/one/1.lua": of_bash}, loads=["a/one/1"])
+    assert refused["msg"].startswith(f"{TREE} is left as it was; Lmod refuses ")
+    assert refused["msg"].endswith("(in sh)")
+    assert value_of(tree, "ONE", "a/one") == "1"
 
 
 def test_the_cache_has_a_module_as_soon_as_it_is_published(tree):

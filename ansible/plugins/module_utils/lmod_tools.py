@@ -5,7 +5,7 @@ The role installs this file on hosts: it uses the standard library alone.
 """
 
 import os
-import re
+import shutil
 from collections.abc import Callable, Sequence
 
 LMOD = "/usr/share/lmod/lmod"
@@ -14,6 +14,15 @@ LMODRC = "/etc/lmod/lmodrc.lua"
 
 MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
 """First line of the modulefiles that Muster may replace and remove."""
+
+SHELLS = ("bash", "sh", "zsh")
+"""Of people and jobs: a modulefile is tried in those that are installed."""
+
+SEARCHED = "/usr/bin:/bin"
+"""PATH while it is tried."""
+
+LOAD = '. "$1" && module load "$2" && echo && printenv LOADEDMODULES'
+"""For each of the shells, with the file that gives it the command `module`."""
 
 Run = Callable[[list[str]], tuple[int, str, str]]
 """Runs a command; returns its exit code, output and errors, as AnsibleModule.run_command does."""
@@ -65,25 +74,27 @@ class Lmod:
             raise LmodError(" ".join(line for line in lines if line.strip("-")))
 
     def load(self, name: str, folders: Sequence[str]) -> None:
-        """Load a module as a user with this MODULEPATH does.
+        """Load a module as a user with this MODULEPATH does, in each installed shell.
 
         Args:
             name: Name and version.
             folders: Those of MODULEPATH. The first one is HOME too, and may get files of Lmod's.
 
         Raises:
-            LmodError: Lmod does not load it; with Lmod's message.
+            LmodError: it does not load in one of them; with Lmod's message.
 
         """
         # Not a user's or the host's settings, and no cache: it is of the published tree.
-        clean = [f"HOME={folders[0]}", f"MODULEPATH={':'.join(folders)}", "PATH=/usr/bin:/bin"]
-        program = [self._tool("lmod"), "bash", "load", name]
-        code, out, err = self.run(["env", "-i", *clean, "LMOD_IGNORE_CACHE=1", *program])
-        shown = re.search(r"^LOADEDMODULES=(.*);$", out, re.MULTILINE)
-        loaded = shown[1].replace("\\", "").split(":") if shown else []
-        if code != 0 or name not in loaded:
-            said = err.partition("While processing")[0]
-            raise LmodError(" ".join(said.split()) or f"{name} is not loaded")
+        clean = [f"HOME={folders[0]}", f"MODULEPATH={':'.join(folders)}", f"PATH={SEARCHED}"]
+        for shell in SHELLS:
+            if shutil.which(shell, path=SEARCHED) is None:
+                continue
+            script = [shell, "-c", LOAD, shell, f"{self.home}/init/{shell}", name]
+            code, out, err = self.run(["env", "-i", *clean, "LMOD_IGNORE_CACHE=1", *script])
+            loaded = (out.splitlines() or [""])[-1].split(":")
+            if code != 0 or name not in loaded:
+                said = " ".join(err.partition("While processing")[0].split())
+                raise LmodError(f"{said or f'{name} is not loaded'} (in {shell})")
 
     def build_cache(self, folder: str, cache: str) -> None:
         """Write the spider cache of the tree in `folder`. Raises LmodError."""

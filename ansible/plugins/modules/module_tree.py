@@ -38,7 +38,9 @@ options:
     type: path
     required: true
   loads:
-    description: Modules that must load before a changed modulefile of theirs is published.
+    description:
+      - Modules that must load before a changed modulefile of theirs is published, in each shell that is installed.
+      - They are in C(loads) in O(cache), from where hosts know which ones they can try.
     type: list
     elements: str
     default: []
@@ -222,6 +224,7 @@ def main() -> None:
         source = cache_source(lmod, tree(path), watch)
         stale = bool(changes) or cache_is_stale(cache, source)
         if stale and not module.check_mode:
+            write(f"{cache}/loads", "".join(f"{name}\n" for name in module.params["loads"]))
             lmod.build_cache(path, cache)
             write(f"{cache}/source", f"{source}\n")
     except (RefusedError, LmodError) as error:

@@ -1,10 +1,13 @@
-"""`muster software CLUSTER`: what users load, and what the definition asks for."""
+"""`muster software`: what each verb asks the controller, or has Ansible do."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from muster import definition
@@ -25,14 +28,16 @@ def module(published: str | None, *there: str) -> dict[str, Any]:
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch):
     def shown(replies: Found | AskError) -> tuple[int, dict[str, list[str]], str]:
-        def ask(*words: object) -> Found:
-            assert words == (LAB, "software.yml", ["lab-access"], "stdout")
+        def ask(*words: object, answer_seconds: int) -> Found:
+            asked = {"software_words": ["list", "--json"], "software_seconds": 60}
+            assert words == (LAB, "software.yml", ["lab-access"], "stdout", asked)
+            assert answer_seconds == 60
             if isinstance(replies, AskError):
                 raise replies
             return replies
 
         monkeypatch.setattr(software, "ask", ask)
-        result = CliRunner().invoke(app, ["software", str(LAB)], env={"COLUMNS": "200"})
+        result = CliRunner().invoke(app, ["software", "diff", str(LAB)], env={"COLUMNS": "200"})
         rows = [line.rstrip().split(maxsplit=3) for line in result.stdout.splitlines()[1:]]
         return result.exit_code, {row[0]: row[1:] for row in rows}, result.stderr
 
@@ -74,26 +79,168 @@ def test_a_module_that_left_the_definition_loses_its_modulefile(shown) -> None:
     assert collected not in rows
 
 
+class CloudController:
+    """The controller of a cluster in the cloud; it notes what it is asked."""
+
+    def __init__(self, output: str, errors: str = "") -> None:
+        self.output, self.errors = output, errors
+        self.asked: list[tuple[object, ...]] = []
+
+    def find(self, *words: object) -> "CloudController":
+        self.asked.append(words)
+        return self
+
+    def fetch(self, *command: str) -> tuple[bytes, str]:
+        self.asked.append(command)
+        return self.output.encode(), self.errors
+
+
+CLOUD = str(LAB.with_name("cloud"))
+
+
 def test_the_controller_of_a_cluster_in_the_cloud_is_asked_by_ssh(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[tuple[object, ...]] = []
-
-    class Controller:
-        def fetch(self, *command: str) -> tuple[bytes, str]:
-            asked.append(command)
-            return json.dumps({"apps/left/1": module(OLD, OLD)}).encode(), ""
-
-    def controller_of(*words: object) -> Controller:
-        asked.append(words)
-        return Controller()
-
-    monkeypatch.setattr(software, "controller_of", controller_of)
-    cloud = str(LAB.with_name("cloud"))
-    result = CliRunner().invoke(app, ["software", cloud, "--user", "ada"])
+    controller = CloudController(json.dumps({"apps/left/1": module(OLD, OLD)}))
+    monkeypatch.setattr(software, "controller_of", controller.find)
+    result = CliRunner().invoke(app, ["software", "diff", CLOUD, "--user", "ada"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "apps/left/1" in result.stdout
-    assert asked == [(cloud, "ada", None), (software.PROGRAM, "list", "--json")]
+    assert controller.asked == [(CLOUD, "ada", None), (software.PROGRAM, "list", "--json")]
+
+
+PASSED_ON = {
+    "list": (["list"], [], ["list"], 60),
+    "rollback": (["rollback"], [PYTHON], ["rollback", "--", PYTHON], 60),
+    "to a release": (
+        ["rollback"],
+        [PYTHON, "0" * 16],
+        ["rollback", "--", PYTHON, "0" * 16],
+        60,
+    ),
+    "gc": (["gc"], [], ["gc", "--days=7"], 3600),
+    "gc for chains of jobs": (["gc"], ["--days", "90"], ["gc", "--days=90"], 3600),
+}
+
+
+def test_the_program_and_the_command_know_the_same_shortest_time() -> None:
+    """The program is installed on hosts without this package."""
+    library = LAB.parents[1] / "roles/software/files/usr/local/lib/muster/muster_software"
+    assert "SHELL_DAYS = 7\n" in (library / "collect.py").read_text(encoding="utf-8")
+    result = CliRunner().invoke(app, ["software", "gc", str(LAB), "--days", "6"])
+    assert (result.exit_code, "greater than or equal to 7" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("case", PASSED_ON)
+def test_the_program_of_the_controller_is_run_and_says_all(
+    monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    verb, more, words, seconds = PASSED_ON[case]
+    asked: list[object] = []
+
+    def ask(*given: object, answer_seconds: int) -> Found:
+        asked.extend([*given, answer_seconds])
+        answer = {"stdout": "one\ntwo", "stderr": "no more; run again", "rc": 1}
+        return Found({"lab-access": answer}, [])
+
+    monkeypatch.setattr(software, "ask", ask)
+    result = CliRunner().invoke(app, ["software", *verb, str(LAB), *more])
+    assert (result.exit_code, result.stdout) == (1, "one\ntwo\n")
+    assert result.stderr == "asking lab-access\nno more; run again\n"
+    variables = {"software_words": words, "software_seconds": seconds}
+    assert asked == [LAB, "software.yml", ["lab-access"], "stdout", variables, seconds]
+
+
+@pytest.mark.parametrize("case", PASSED_ON)
+def test_in_the_cloud_it_is_run_by_ssh(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    verb, more, words, _ = PASSED_ON[case]
+    controller = CloudController("done\n", "and said\n")
+    monkeypatch.setattr(software, "controller_of", controller.find)
+    result = CliRunner().invoke(app, ["software", *verb, CLOUD, *more])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "done\n", "and said\n")
+    assert controller.asked == [(CLOUD, None, None), (software.PROGRAM, *words)]
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "said"),
+    [
+        (Found({}, ["lab-access: gone"]), 4, "lab-access: gone\n"),
+        # As Ansible answers for a program that is not there.
+        (
+            Found({"lab-access": {"stdout": "", "stderr": "", "rc": 2, "msg": "No such file"}}, []),
+            4,
+            "lab-access: has no muster-software; run site.yml, which installs it\n",
+        ),
+    ],
+)
+def test_a_controller_that_can_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, found: Found, code: int, said: str
+) -> None:
+    monkeypatch.setattr(software, "ask", lambda *_, **__: found)
+    result = CliRunner().invoke(app, ["software", "gc", str(LAB)])
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr == f"asking lab-access\n{said}"
+
+
+@pytest.fixture
+def became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """The programs as which this one went on."""
+    (tmp_path / "ansible-playbook").touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    calls: list[Any] = []
+
+    def execve(program: str, words: list[str], environment: dict[str, str]) -> None:
+        assert program == words[0]
+        assert Path(environment["ANSIBLE_CONFIG"]).is_file()
+        calls.append([Path(program).name, *words[1:]])
+
+    monkeypatch.setattr(os, "execve", execve)
+    return calls
+
+
+SITE = str(LAB.parents[1] / "ansible/site.yml")
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "tags", "passed"),
+    [
+        ("build", [], "software_install,software_build", []),
+        ("publish", [], "software", []),
+        ("publish", ["--check"], "software", ["--check", "--diff"]),
+    ],
+)
+def test_the_part_of_site_yml_is_run(
+    became: list[Any], verb: str, options: list[str], tags: str, passed: list[str]
+) -> None:
+    result = CliRunner().invoke(app, ["software", verb, *options, str(LAB)])
+    assert (result.stderr, result.exception) == ("", None)
+    words = ["--inventory", str(LAB), "--limit", "controller", "--tags", tags, *passed, SITE]
+    assert became == [["ansible-playbook", *words]]
+
+
+def test_a_build_publishes_nothing() -> None:
+    """Nothing of the role but the modulefiles is left out by its tags."""
+    folder = LAB.parents[1] / "roles/software/tasks"
+    tasks = yaml.safe_load((folder / "configure.yml").read_text(encoding="utf-8"))
+    published = [task for task in tasks if "software_build" not in task.get("tags", [])]
+    assert [[*task][1] for task in published] == ["muster.slurm.module_tree"]
+
+
+@pytest.mark.parametrize("verb", ["build", "publish"])
+def test_in_the_cloud_the_controller_does_it_by_itself(became: list[Any], verb: str) -> None:
+    result = CliRunner().invoke(app, ["software", verb, CLOUD])
+    assert (result.exit_code, became) == (2, [])
+    assert result.stderr == (
+        "error: in the cloud the controller builds and publishes by itself, so there is no "
+        f"{verb} from here; `pulumi up` brings it the definition\n"
+    )
+
+
+def test_without_ansible_it_says_what_installs_it(became: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "ansible-playbook").unlink()
+    result = CliRunner().invoke(app, ["software", "publish", str(LAB)])
+    assert (result.exit_code, became) == (1, [])
+    assert "ansible-playbook; install Muster with its requirements.txt" in result.stderr
 
 
 SILENT = {

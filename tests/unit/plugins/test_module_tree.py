@@ -4,6 +4,8 @@ With the real Lmod: tests/roles/test_software.py.
 """
 
 import importlib.util
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -126,25 +128,26 @@ def test_without_lmod_the_message_says_what_to_install(tmp_path: Path) -> None:
         module_tree.Tree(str(tmp_path / "modules"), {"a/1.lua": "x\n"}).check(tool, [])
 
 
-LOADED = "LOADEDMODULES=a/1:a/c\\+\\+/2;\nexport LOADEDMODULES;\n"
+LOADED = "\na/1:a/c++/2\n"
 
 
 def loading(tmp_path: Path, answers: dict[str, tuple[int, str, str]]):
-    """An Lmod that takes all files, and answers what is given when a module is loaded."""
-    tools = tmp_path / "8.6.19/libexec"
-    tools.mkdir(parents=True)
-    for name in ("check_module_tree_syntax", "lmod"):
-        (tools / name).touch()
-    loads: list[str] = []
+    """An Lmod that takes all files, and answers what is given when a shell loads a module."""
+    home = tmp_path / "8.6.19"
+    (home / "libexec").mkdir(parents=True)
+    (home / "libexec/check_module_tree_syntax").touch()
+    loads: list[tuple[str, str]] = []
 
     def run(command: list[str]) -> tuple[int, str, str]:
-        if "load" not in command:
+        if "-c" not in command:
             return 0, "", ""
         assert command[:2] == ["env", "-i"]
-        loads.append(command[-1])
-        return answers[command[-1]]
+        *_, shell, init, name = command
+        assert init == f"{home}/init/{shell}"
+        loads.append((shell, name))
+        return answers[name]
 
-    return module_tree.Lmod(run, str(tmp_path / "8.6.19")), loads
+    return module_tree.Lmod(run, str(home)), loads
 
 
 def test_a_module_that_changes_must_load_before_it_is_published(tmp_path: Path) -> None:
@@ -153,7 +156,8 @@ def test_a_module_that_changes_must_load_before_it_is_published(tmp_path: Path) 
     wanted = {"a/1.lua": "new\n", "a/2.lua": "y\n", "a/c++/2.lua": "z\n", "a/other.lua": "o\n"}
     tree = module_tree.Tree(str(tmp_path / "modules"), wanted)
     tree.check(tool, ["a/1", "a/2", "a/c++/2"])
-    assert loads == ["a/1", "a/c++/2"]
+    shells = [shell for shell in ("bash", "sh", "zsh") if shutil.which(shell, path="/usr/bin:/bin")]
+    assert loads == [(shell, name) for name in ("a/1", "a/c++/2") for shell in shells]
 
 
 # What Lmod 8.6.19 says of a modulefile that calls LmodError.
@@ -169,7 +173,7 @@ While processing the following module(s):
     [
         ((1, "false\n", REFUSED), "Lmod has detected the following error: the folder is not there"),
         # It has ended well, and has loaded another one.
-        ((0, "LOADEDMODULES=a/2;\n", ""), "a/1 is not loaded"),
+        ((0, "\na/2\n", ""), "a/1 is not loaded"),
         ((0, "", ""), "a/1 is not loaded"),
     ],
 )
@@ -180,8 +184,37 @@ def test_a_module_that_does_not_load_is_not_published(
     path = tmp_path / "modules"
     with pytest.raises(module_tree.RefusedError) as refused:
         module_tree.Tree(str(path), {"a/1.lua": "x\n"}).check(tool, ["a/1"])
-    assert str(refused.value) == f"{path} is left as it was; Lmod refuses {said}"
+    assert str(refused.value) == f"{path} is left as it was; Lmod refuses {said} (in bash)"
     assert not path.exists()
+
+
+# In place of Lmod's own: modulefiles are lines for the shell that loads them.
+MODULE = """module() {
+    . "${MODULEPATH%%:*}/$2.lua" && export LOADEDMODULES="$2"
+}
+"""
+
+
+def test_a_module_must_load_in_each_shell(tmp_path: Path) -> None:
+    (tmp_path / "libexec").mkdir()
+    (tmp_path / "libexec/check_module_tree_syntax").symlink_to("/bin/true")
+    (tmp_path / "init").mkdir()
+    for shell in ("bash", "sh", "zsh"):
+        (tmp_path / "init" / shell).write_text(MODULE)
+
+    def run(command: list[str]) -> tuple[int, str, str]:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    tool = module_tree.Lmod(run, str(tmp_path))
+    of_all = module_tree.Tree(str(tmp_path / "modules"), {"a/1.lua": "printf 'said to users'\n"})
+    # The first line of a modulefile is a comment in Lua.
+    of_all.wanted = {name: text.replace(MARK, "") for name, text in of_all.wanted.items()}
+    of_all.check(tool, ["a/1"])
+    of_bash = module_tree.Tree(str(tmp_path / "modules"), {})
+    of_bash.wanted = {"a/1.lua": "array=(1 2)\n"}
+    with pytest.raises(module_tree.RefusedError, match=r"[Ss]yntax error.*\(in sh\)$"):
+        of_bash.check(tool, ["a/1"])
 
 
 def source(tmp_path: Path, tool: object, watch: list[str]) -> str:

@@ -628,6 +628,18 @@ def test_hosts_that_load_packed_releases_mount_them_and_prove_it() -> None:
     assert variables(changed(), "cpu-01")["lmod_images"] == ""
 
 
+def test_hosts_that_load_modules_prove_that_people_and_jobs_can() -> None:
+    filer = stored(apps={"path": "/sw", "kind": "nfs", "server": "filer"})
+    modules = {"apps/tool": {"1": {"build": "make {root}"}}}
+    definition = changed({"storage": ["store"]}, storage=filer, software={"modules": modules})
+    proof = ["/usr/local/sbin/muster-check-modules", "/sw/modules", "/sw/lmod/cache"]
+    for host in ("access", "cpu-01"):
+        assert proof in variables(definition, host)["verify_commands"]
+    assert variables(definition, "store")["verify_commands"] == []
+    without = changed({"storage": ["store"]}, storage=filer)
+    assert proof not in variables(without, "cpu-01")["verify_commands"]
+
+
 def test_a_node_set_of_vms_has_no_hosts_to_compare() -> None:
     assert variables(changed(), "access")["verify_peers"] == {"cpu": ["cpu-01"], "gpu": ["gpu-01"]}
     assert variables(DEFINITIONS["cloud"], "slurm10-controller")["verify_peers"] == {}

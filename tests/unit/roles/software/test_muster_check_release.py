@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -84,6 +84,29 @@ def test_a_library_that_is_nowhere_is_named_with_what_needs_it(root: Path, tmp_p
     done = check(root)
     assert done.returncode == 1
     assert done.stdout.splitlines() == ["no library libgone.so, which bin/tool, lib/liba.so need"]
+
+
+@pytest.fixture
+def nested(root: Path) -> Iterator[Path]:
+    """The 1200th folder of those that are each in the one before; in it are some without a path.
+
+    Their paths would be longer than the 4096 bytes that a program can name.
+    """
+    names = "['n'] * 1200 + ['n' * 200] * 20"
+    make = f"import os\nfor name in {names}:\n    os.mkdir(name); os.chdir(name)"
+    subprocess.run([sys.executable, "-c", make], cwd=root, check=True)
+    yield root.joinpath(*["n"] * 1200)
+    # pytest's own removal fails on them.
+    subprocess.run(["rm", "-r", root / "n"], check=True)
+
+
+def test_deeply_nested_folders_are_looked_into(root: Path, nested: Path, tmp_path: Path) -> None:
+    gone = library(tmp_path / "gone", "libgone.so")
+    shutil.copy(program(tmp_path / "tool", gone), nested)
+    gone.unlink()
+    done = check(root)
+    place = nested.relative_to(root) / "tool"
+    assert (done.stdout, done.stderr) == (f"no library libgone.so, which {place} needs\n", "")
 
 
 def test_an_extension_may_count_on_a_library_of_the_release_and_a_program_not(

@@ -8,8 +8,9 @@ import fcntl
 import functools
 import json
 import os
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import build_log
@@ -29,11 +30,12 @@ class Cluster:
     """A shared folder, and the programs that are asked."""
 
     def __init__(self, folder: Path) -> None:
-        self.apps, self.bin = folder / "apps", folder / "libexec"
+        self.apps, self.bin, self.init = folder / "apps", folder / "libexec", folder / "init"
         self.bin.mkdir()
+        self.init.mkdir()
         (self.apps / "modules").mkdir(parents=True)
         self.wanted: dict[str, str] = {}
-        self.program("lmod", 'echo "LOADEDMODULES=$3;"')
+        self.module('export LOADEDMODULES="$2"')
         self.program("update_lmod_system_cache_files", f'echo "$@" >{folder}/cache')
         self.queue()
 
@@ -41,6 +43,11 @@ class Cluster:
         path = self.bin / name
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
+
+    def module(self, text: str) -> None:
+        """Let the command `module` be this in all shells."""
+        for shell in ("bash", "sh", "zsh"):
+            (self.init / shell).write_text(f"module() {{ {text}; }}\n")
 
     def queue(self, *jobs: str) -> None:
         """Let squeue print jobs: time of submission, restarts, number."""
@@ -194,7 +201,7 @@ class TestRollback:
         replaced(cluster, days=1)
         path = cluster.apps / "modules" / f"{PYTHON}.lua"
         before = path.read_text()
-        cluster.program("lmod", "echo 'Lmod has detected an error' >&2; echo false")
+        cluster.module("echo 'Lmod has detected an error' >&2; false")
         code, _, err = run("rollback", PYTHON)
         assert code == 1
         assert f"{OLD} is not published, since Lmod does not load it: Lmod has detected" in err
@@ -202,18 +209,18 @@ class TestRollback:
 
     def test_one_that_lmod_loads_without_it_is_not_published(self, cluster, run):
         replaced(cluster, days=1)
-        cluster.program("lmod", "echo 'LOADEDMODULES=apps/other/1;'")
+        cluster.module("export LOADEDMODULES=apps/other/1")
         assert run("rollback", PYTHON)[2] == (
-            f"{OLD} is not published, since Lmod does not load it: {PYTHON} is not loaded; "
+            f"{OLD} is not published, since Lmod does not load it: {PYTHON} is not loaded "
+            "(in bash); "
             "name another release\n"
         )
 
     def test_a_modulefile_that_lmod_names_is_named_by_its_place(self, cluster, run):
         replaced(cluster, days=1)
-        said = 'echo "${MODULEPATH%%:*}/apps/python/3.lua: unknown symbol" >&2; exit 1'
-        cluster.program("lmod", said)
+        cluster.module('echo "${MODULEPATH%%:*}/apps/python/3.lua: unknown symbol" >&2; false')
         err = run("rollback", PYTHON)[2]
-        assert f"load it: {cluster.apps}/modules/{PYTHON}.lua: unknown symbol; name another" in err
+        assert f"load it: {cluster.apps}/modules/{PYTHON}.lua: unknown symbol (in bash)" in err
 
     def test_a_cache_that_is_not_built_is_said(self, cluster, run):
         old = replaced(cluster, days=1)
@@ -240,6 +247,17 @@ UNKNOWN = {
 }
 
 
+@pytest.fixture
+def nested(cluster: Cluster) -> Iterator[Path]:
+    """A release that nobody needs, of 1200 folders that are each in the one before."""
+    old = replaced(cluster, days=8)
+    for depth in range(1200):
+        old.joinpath(*["n"] * (depth + 1)).mkdir()
+    yield old
+    # After a failed test pytest's own removal would fail on them.
+    subprocess.run(["rm", "-rf", old], check=True)
+
+
 class TestCollect:
     def test_what_nobody_needs_is_removed_with_the_files_beside_it(self, cluster, run):
         old = replaced(cluster, days=8)
@@ -256,6 +274,23 @@ class TestCollect:
         code, out, _ = run("gc")
         assert (code, out.startswith(f"{old}: stays until ")) == (0, True)
         assert old.is_dir()
+
+    def test_who_has_chains_of_jobs_can_leave_them_more_time(self, cluster, run):
+        old = replaced(cluster, days=20)
+        # It may not have loaded it: such a job keeps nothing, however many days are asked for.
+        cluster.queue(f"{int(time.time() - 5 * DAY)} 0 7")
+        code, out, _ = run("gc", "--days", "21")
+        day = time.strftime("%Y-%m-%d", time.localtime(time.time() + DAY))
+        said = f"{old}: stays until {day}, shells and chains of jobs may have loaded it\n"
+        assert (code, out) == (0, said)
+        assert run("gc", "--days", "19")[1] == f"{old}: removed\n"
+
+    @pytest.mark.parametrize("days", ["6", "-1", "many"])
+    def test_less_than_a_shell_may_last_is_refused(self, run, days, capsys):
+        with pytest.raises(SystemExit) as refused:
+            run("gc", "--days", days)
+        assert refused.value.code == 2
+        assert "--days" in capsys.readouterr().err
 
     @pytest.mark.parametrize(("days", "restarts"), [(20, 0), (9, 0), (1, 1)])
     def test_a_job_that_may_have_loaded_it_keeps_it(self, cluster, run, days, restarts):
@@ -314,6 +349,10 @@ class TestCollect:
         Path(f"{root}.building").touch()
         assert run("gc") == (0, f"{root}: removed, it was not complete\n", "")
         assert list(root.parent.iterdir()) == []
+
+    def test_a_release_of_deeply_nested_folders_goes(self, run, nested):
+        assert run("gc") == (0, f"{nested}: removed\n", "")
+        assert sorted(path.name for path in nested.parent.iterdir()) == [NEW, f"{NEW}.json"]
 
     def test_while_something_is_built_nothing_is_removed(self, cluster, run):
         old = replaced(cluster, days=8)

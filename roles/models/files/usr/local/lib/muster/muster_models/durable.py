@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that are whole after a kill or a loss of power, and locks that die with their process."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -88,6 +89,11 @@ def locked(
 
 def _is_at(handle: int, path: str) -> bool:
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
+        held, there = os.fstat(handle), os.stat(path)
+    except OSError as error:
+        # Stale: removed by another host, over NFS.
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
         return False
+    # A file server gives the number of a removed file to a new one.
+    return held.st_nlink > 0 and os.path.samestat(held, there)

@@ -3,12 +3,12 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 
 from build_log import log_of
+from muster_build import programs
 from muster_build.errors import RefusedError
 
 from muster_software.releases import (
@@ -20,14 +20,22 @@ from muster_software.releases import (
 )
 from muster_software.settings import Settings, read_settings
 
-SHELL_SECONDS = 7 * 24 * 3600
+DAY_SECONDS = 24 * 3600
+
+SHELL_DAYS = 7
 """How long a shell that has loaded a module may last, and submit jobs with what it has loaded."""
 
 
-def collect(settings: Settings) -> Iterator[str]:
+def collect(settings: Settings, days: int) -> Iterator[str]:
     """Remove what nobody needs; yield a sentence for each release that is not in use.
 
-    Raises RefusedError.
+    Args:
+        settings: Of the role.
+        days: How long a release stays after it was replaced; at least `SHELL_DAYS`.
+
+    Raises:
+        RefusedError: nothing, or nothing more, can be removed.
+
     """
     if not os.path.isdir(settings.modules):
         raise RefusedError(f"there is no {settings.modules}, so nothing is removed; is it mounted?")
@@ -43,11 +51,12 @@ def collect(settings: Settings) -> Iterator[str]:
         return
     oldest, job = oldest_job()
     for release in unneeded:
-        until = replaced_at(settings, release, found) + SHELL_SECONDS
+        replaced = replaced_at(settings, release, found)
+        until = replaced + days * DAY_SECONDS
         if until >= time.time():
             day = time.strftime("%Y-%m-%d", time.localtime(until))
-            yield f"{release.root}: stays until {day}, shells may have loaded it"
-        elif oldest is not None and until >= oldest:
+            yield f"{release.root}: stays until {day}, shells and chains of jobs may have loaded it"
+        elif oldest is not None and replaced + SHELL_DAYS * DAY_SECONDS >= oldest:
             yield f"{release.root}: stays, job {job} may have loaded it"
         elif release.is_mounted:
             yield f"{release.root}: stays, this host has it mounted, until 10 minutes after its use"
@@ -128,12 +137,7 @@ def remove(settings: Settings, root: str) -> None:
     for path in (f"{root}.json", f"{root}.txt", log_of(root)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    if os.path.islink(root):
-        os.unlink(root)
-    elif os.path.isdir(root):
-        shutil.rmtree(root)
     image = f"{settings.images}/{os.path.basename(root)}.squashfs"
-    for path in (image, f"{image}.new"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+    # Not Python's rmtree, which fails on some 1000 nested folders before Python 3.13.
+    programs.remove(root, image, f"{image}.new")
     os.unlink(mark)

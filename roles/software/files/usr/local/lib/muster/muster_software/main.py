@@ -3,7 +3,7 @@
 
     muster-software list [--json]
     muster-software rollback MODULE/VERSION [RELEASE]
-    muster-software gc
+    muster-software gc [--days DAYS]
 
 Installed by Muster's role `software` on the host that builds. A release is a folder that never
 changes, named by a digest. Beside it is RELEASE.json with its module, the folders that it is built
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from muster_build import build
 from muster_build.errors import RefusedError
 
-from muster_software.collect import collect
+from muster_software.collect import SHELL_DAYS, collect
 from muster_software.listing import report, shown
 from muster_software.rollback import rollback
 from muster_software.settings import read_settings
@@ -38,6 +38,16 @@ def print_lines(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
+def days(text: str) -> int:
+    """Return a number of days after which no shell has loaded a release any more."""
+    number = int(text)
+    if number < SHELL_DAYS:
+        raise argparse.ArgumentTypeError(
+            f"{number} is too few: shells that have loaded a module may be {SHELL_DAYS} days old"
+        )
+    return number
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the program; return its exit code."""
     parser = argparse.ArgumentParser(
@@ -49,7 +59,16 @@ def main(arguments: Sequence[str]) -> int:
     back = commands.add_parser("rollback", help="have users load an earlier release")
     back.add_argument("module", metavar="MODULE/VERSION")
     back.add_argument("release", metavar="RELEASE", nargs="?")
-    commands.add_parser("gc", help="remove releases that no modulefile names and no job may use")
+    removing = commands.add_parser(
+        "gc", help="remove releases that no modulefile names and no job may use"
+    )
+    removing.add_argument(
+        "--days",
+        type=days,
+        default=SHELL_DAYS,
+        metavar="DAYS",
+        help=f"how long they stay after they were replaced; {SHELL_DAYS}, or more",
+    )
     given = parser.parse_args(arguments)
     os.umask(0o022)
     try:
@@ -61,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
                 print_lines([rollback(settings, given.module, given.release)])
         else:
             with build.locked(LOCK, BUSY), build.locked(build.LOCK, BUSY):
-                print_lines(collect(settings))
+                print_lines(collect(settings, given.days))
     except RefusedError as error:
         sys.stderr.write(f"{error}\n")
         return 1
