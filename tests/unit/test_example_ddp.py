@@ -121,7 +121,7 @@ class Number:
 def save(state, file):
     print("saves", flush=True)
     time.sleep({saving})
-    pickle.dump({{"step": state["step"]}}, file)
+    pickle.dump({{key: state[key] for key in ("step", "seen", "fsdp")}}, file)
 
 def told(what):
     return lambda *_: print(what, flush=True)
@@ -129,7 +129,7 @@ def told(what):
 def broadcast(objects):
     print(f"sent {{len(pickle.dumps(objects))}} bytes", flush=True)
 
-torch = Anything()
+torch = Anything(__version__="1.13.1")
 torch.zeros = lambda *_, **__: Number(0)
 torch.nn.functional.mse_loss = lambda *_: Number()
 torch.cuda.is_available = lambda: False
@@ -230,7 +230,8 @@ def test_of_a_checkpoint_only_the_name_is_sent(tmp_path: Path, runs: list[Run]) 
     checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(folder)
     import pickle
 
-    checkpoints.save(1000, pickle.dumps({"step": 1000, "more": b"x" * 1_000_000}))
+    state = {"step": 1000, "seen": 128000, "fsdp": False, "more": b"x" * 1_000_000}
+    checkpoints.save(1000, pickle.dumps(state))
     runs.append(Run(tmp_path, "--steps", "1100"))
     code, output = runs[0].end()
     assert code == 0, output
@@ -249,7 +250,82 @@ def test_how_long_processes_wait_for_each_other_has_bounds(
     assert "argument --wait: " in output
 
 
+def test_packed_data_is_read_and_what_is_wrong_with_it_ends_the_run(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
+    code, output = runs[0].end()
+    assert code == 1
+    assert output.startswith("ddp.py: data/index.jsonl can't be read (No such file or directory)")
+    assert output.count("\n") == 1
+    packed = example_jobs.module("ddp", "packed")
+    packed.pack(packed.points(1000), tmp_path / "data")
+    runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
+    code, output = runs[1].end()
+    assert code == 0, output
+    archive = tmp_path / "data/00000.tar"
+    archive.write_bytes(archive.read_bytes()[:500_000])
+    runs.append(Run(tmp_path, "--steps", "200", "--data", "data"))
+    code, output = runs[2].end()
+    assert code == 1
+    assert "00000.tar is damaged: pack or copy the data again\n" in output
+    assert "Traceback" not in output
+
+
+def test_samples_that_are_no_points_are_told(tmp_path: Path, runs: list[Run]) -> None:
+    packed = example_jobs.module("ddp", "packed")
+    packed.pack([("cat.jpg", b"a cat")], tmp_path / "data")
+    runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
+    code, output = runs[0].end()
+    assert code == 1
+    assert "or change decoded() in ddp.py for your data\n" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--fsdp", "--compress=fp16"], 2, "leave it out with --fsdp"),
+        # The stand-in has as little of it as PyTorch 1.13.
+        (["--fsdp"], 1, "ddp.py: --fsdp needs PyTorch 2.6, and this is 1.13.1: load a module that"),
+    ],
+)
+def test_what_fsdp_needs_is_told(
+    tmp_path: Path, runs: list[Run], words: list[str], code: int, sentence: str
+) -> None:
+    runs.append(Run(tmp_path, *words))
+    ended, output = runs[0].end()
+    assert ended == code
+    assert sentence in output
+    assert "Traceback" not in output
+
+
+def test_a_checkpoint_of_a_run_with_other_options_is_told(tmp_path: Path, runs: list[Run]) -> None:
+    import pickle
+
+    checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(tmp_path / "ddp-7")
+    checkpoints.save(1000, pickle.dumps({"step": 1000, "seen": 128000, "fsdp": True}))
+    runs.append(Run(tmp_path, "--steps", "1100"))
+    code, output = runs[0].end()
+    assert code == 1
+    told = output.splitlines()[-1]
+    assert told.startswith("ddp.py: the checkpoint is of a run with --fsdp: start it so again, or")
+    assert "Traceback" not in output
+
+
 # -- the job scripts, with stand-ins for SLURM's programs ------------------------------------------
+
+
+@pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
+def test_options_behind_a_script_are_those_of_its_program(tmp_path: Path, script: str) -> None:
+    folder = example_jobs.copy("ddp", tmp_path)
+    for program in ("module", "srun", "scontrol"):
+        example_jobs.stand_in(tmp_path, program, "")
+    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    done = example_jobs.run(folder, "bash", script, "--data", "points", "--fsdp", **job)
+    assert done.returncode == 0, done.stderr
+    [call] = example_jobs.called(tmp_path, "srun")
+    assert " ddp.py ddp-7 " in call
+    assert call.endswith(" --data points --fsdp")
 
 
 @pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
