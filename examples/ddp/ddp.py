@@ -5,8 +5,8 @@ What is here beside PyTorch's own is what a cluster adds: checkpoints that the f
 to FOLDER (checkpoints.py), a stop on which all of them agree, data that is read ahead (packed.py),
 and a word about who is slow or lost (workers.py). Each has a GPU of its own, or none where the
 nodes have none. A file FOLDER.stopped says that the run ended before the last step, with exit code
-75, FOLDER.lost that a worker was lost. Losses go to the file that MUSTER_METRICS names, else to
-FOLDER.jsonl.
+75, FOLDER.lost that a worker was lost, FOLDER.done that all steps are done. Losses go to the file
+that MUSTER_METRICS names, else to FOLDER.jsonl.
 """
 
 import argparse
@@ -281,8 +281,8 @@ def learn(optimizer: torch.optim.Optimizer, loss: torch.Tensor, now: float) -> N
 def main() -> int:
     """Train until the last step, or until SIGTERM; return the exit code."""
     options = arguments()
-    ends = ("stopped", "lost", "profile")
-    stopped, lost, profiled = (options.folder.with_name(f"{options.folder.name}.{e}") for e in ends)
+    ends = ("stopped", "done", "lost", "profile")
+    stopped, done, lost, profiled = (Path(f"{options.folder}.{end}") for end in ends)
     checkpoints = Checkpoints(options.folder)
     metrics = Metrics(Path(os.environ.get("MUSTER_METRICS") or f"{options.folder}.jsonl"))
 
@@ -331,8 +331,8 @@ def main() -> int:
         # When one ends, srun has the others killed: the first one may still save.
         distributed.barrier(group)
     is_stopped = step < options.steps
-    if first and is_stopped:
-        stopped.touch()
+    if first:
+        (stopped if is_stopped else done).touch()
     at_the_end = loss_at_the_end(network, device)
     print(f"{platform.node()}: process {rank} of {processes}, loss {at_the_end:.6f}", flush=True)
     distributed.barrier(group)

@@ -5,6 +5,7 @@ others are faster without. Checkpoints are whole, so any number of processes goe
 It needs PyTorch 2.6, for CPUs (over Gloo) and GPUs; `fully_shard` of 2.6 is for GPUs alone.
 """
 
+import warnings
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
@@ -12,6 +13,9 @@ from torch import nn
 from torch.distributed.checkpoint import state_dict  # type: ignore[import-not-found]
 from torch.distributed.fsdp import FullyShardedDataParallel  # type: ignore[import-not-found]
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy  # type: ignore[import-not-found]
+
+# What it says of one process alone, again and again: it holds the whole model.
+warnings.filterwarnings("ignore", message=".*`NO_SHARD`", category=UserWarning)
 
 
 def shard(model: nn.Module, device: torch.device, group: Any) -> nn.Module:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import example_jobs
 import pytest
@@ -351,3 +352,72 @@ def test_a_job_whose_worker_is_lost_is_queued_again_three_times_at_most(
     example_jobs.stand_in(tmp_path, "srun", "exit 1")
     assert example_jobs.run(folder, "bash", script, **job).returncode == 1
     assert len([c for c in example_jobs.called(tmp_path, "scontrol") if "requeue" in c]) == 3
+
+
+# -- elastic.sbatch ------------------------------------------------------------------------------
+
+
+class Ended(NamedTuple):
+    """How a run of torchrun ended, and what elastic.sbatch makes of it."""
+
+    leaves: str
+    code: int
+    left: object
+    """Nodes, by squeue."""
+    ends: int
+    requeued: bool
+    sentence: str
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        # A worker was lost, whose exit code is srun's, and the others have done all steps.
+        Ended("done", 137, 1, 0, False, ""),
+        Ended("stopped", 1, 2, 75, True, ""),
+        Ended("lost", 137, 1, 137, True, "1 of 3 nodes are left, and it needs 2: the job waits"),
+        Ended("lost", 1, 2, 1, False, "not done: see above who failed, and type scontrol requeue"),
+        # squeue may get no answer.
+        Ended("lost", 1, "", 1, False, "not done"),
+    ],
+)
+def test_an_elastic_job_says_how_it_ended(tmp_path: Path, ended: Ended) -> None:
+    done = elastic(tmp_path, f">ddp-7.{ended.leaves}; exit {ended.code}", left=ended.left)
+    assert done.returncode == ended.ends, done.stderr
+    assert ("requeue 7" in example_jobs.called(tmp_path, "scontrol")) == ended.requeued
+    assert ended.sentence in done.stdout
+    assert bool(done.stdout) == bool(ended.sentence)
+    [started] = example_jobs.called(tmp_path, "srun")
+    assert started.startswith("--no-kill --kill-on-bad-exit=0 ")
+    assert " --nnodes=2:3 " in started
+    assert " --rdzv_endpoint=n1:20007 " in started
+    assert started.endswith(" ddp.py ddp-7 --steps 2000 --fsdp")
+
+
+def test_too_few_nodes_and_a_torchrun_that_does_not_start_are_told(tmp_path: Path) -> None:
+    done = elastic(tmp_path, "", nodes=1)
+    assert (done.returncode, done.stdout) == (
+        1,
+        "elastic.sbatch: the job has 1 nodes, and the training needs 2: ask for more (--nodes)\n",
+    )
+    done = elastic(tmp_path, "", python="exit 1")
+    assert done.returncode == 1
+    assert done.stdout.startswith("elastic.sbatch: torchrun does not start here: load a module")
+    assert example_jobs.called(tmp_path, "srun") == []
+
+
+def elastic(
+    tmp_path: Path, srun: str, *, nodes: int = 3, left: object = 3, python: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run elastic.sbatch, which needs two nodes, with what srun does; return how it ended."""
+    folder = tmp_path / "ddp"
+    if not folder.exists():
+        example_jobs.copy("ddp", tmp_path)
+    script = folder / "elastic.sbatch"
+    script.write_text(script.read_text().replace("least=1", "least=2"))
+    stand_ins = {"module": "", "srun": srun, "python3": python, "squeue": f"echo {left}"}
+    for name, does in stand_ins.items():
+        example_jobs.stand_in(tmp_path, name, does)
+    example_jobs.stand_in(tmp_path, "scontrol", '[ "$1" = requeue ] || echo n1')
+    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-3]"}
+    return example_jobs.run(folder, "bash", script.name, "--fsdp", **job, SLURM_NNODES=str(nodes))
