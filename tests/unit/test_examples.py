@@ -47,6 +47,7 @@ CLUSTERS = {
     "ddp": [LAB],
     "ddp-cpu": [demo_with("libs/python/tensorflow")],
     "elastic": [demo_with("libs/python/jax")],
+    "jax": [demo_with("libs/python/jax")],
     "multiworker": [demo_with("libs/python/tensorflow")],
     "search": [DEMO, LAB],
     "table": [DEMO, LAB],
@@ -174,7 +175,7 @@ def test_login_nodes_get_all_examples_as_they_are_here() -> None:
     assert {entry["dest"] for entry in table} == {f"{ON_HOSTS}/{name}" for name in files}
     for name, path in files.items():
         link = role / f"files{ON_HOSTS}/{name}"
-        assert link.resolve() == path
+        assert link.resolve() == path.resolve()
         assert f"'{link.relative_to(role / 'files')}'" in json.dumps(table)
     links = {path for path in (role / f"files{ON_HOSTS}").rglob("*") if not path.is_dir()}
     assert len(links) == len(files)
