@@ -2,27 +2,31 @@
 """Train a small model on all nodes of a job, by torchrun or launch: ddp.py FOLDER [OPTION ...].
 
 What is here beside PyTorch's own is what a cluster adds: checkpoints that the first process writes
-to FOLDER (checkpoints.py), a stop on which all of them agree, and a word about who is slow or lost
-(workers.py). Each has a GPU of its own, or none where the nodes have none. A file FOLDER.stopped
-says that the run ended before the last step, with exit code 75, FOLDER.lost that a worker was lost.
-Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
+to FOLDER (checkpoints.py), a stop on which all of them agree, data that is read ahead (packed.py),
+and a word about who is slow or lost (workers.py). Each has a GPU of its own, or none where the
+nodes have none. A file FOLDER.stopped says that the run ended before the last step, with exit code
+75, FOLDER.lost that a worker was lost, FOLDER.done that all steps are done. Losses go to the file
+that MUSTER_METRICS names, else to FOLDER.jsonl.
 """
 
 import argparse
 import io
+import itertools
 import math
 import os
 import platform
 import signal
 import sys
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
-from checkpoints import Checkpoints
+from checkpoints import CheckpointError, Checkpoints
 from metrics import Metrics
+from packed import NUMBERS, DataError, Packed, batches
 from torch import distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks import (  # type: ignore[import-not-found]
     default_hooks,
@@ -38,8 +42,14 @@ WARM_UP_STEPS = 500
 """Until a rate that --scale-lr has raised is reached."""
 ENDING_SECONDS = 10
 """So much before processes give up waiting, workers.py says who is stuck."""
+BATCH = 128
+"""Points that a process sees in a step."""
 STOPPED = 75
 """Exit code of a run that was told to stop and has saved: another one goes on (EX_TEMPFAIL)."""
+
+
+class ReleaseError(Exception):
+    """What this release of PyTorch can't do, in one sentence."""
 
 
 def rate(step: int, processes: int, scale: str | None) -> float:
@@ -73,16 +83,9 @@ def profiler(folder: Path, rank: int) -> torch.profiler.profile:
     )
 
 
-def packed(state: dict[str, object]) -> bytes:
-    """Return a state as PyTorch writes it to a file."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    return file.getvalue()
-
-
 def loss_at_the_end(model: nn.Module, device: torch.device) -> float:
     """Return the loss on points that are the same for all: so must it be, as the model is."""
-    points = torch.randn(1024, 64, generator=torch.Generator().manual_seed(1)).to(device)
+    points = torch.randn(1024, NUMBERS, generator=torch.Generator().manual_seed(1)).to(device)
     with torch.no_grad():
         loss = nn.functional.mse_loss(model(points), points.sum(1, keepdim=True))
     return float(loss)
@@ -93,6 +96,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, help="of the checkpoints")
     parser.add_argument("--steps", type=int, default=20000)
+    parser.add_argument("--data", type=Path, help="folder that packed.py has made")
+    parser.add_argument(
+        "--fsdp",
+        action="store_true",
+        help="each process holds a part of the model (FullyShardedDataParallel, PyTorch 2.6)",
+    )
     parser.add_argument("--compress", choices=["fp16", "powersgd"], help="what processes exchange")
     parser.add_argument(
         "--scale-lr",
@@ -108,7 +117,10 @@ def arguments() -> argparse.Namespace:
         help="how long processes wait for each other in a step, 15 to 3600: longer than saving "
         "takes (default: 30)",
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.fsdp and options.compress:
+        parser.error("--compress is for whole models in each process: leave it out with --fsdp")
+    return options
 
 
 def patience(text: str) -> int:
@@ -119,22 +131,58 @@ def patience(text: str) -> int:
     return seconds
 
 
-def save(
-    checkpoints: Checkpoints, step: int, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> None:
-    """Save what `resume` reads."""
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-    checkpoints.save(step, packed(state))
+def state(network: nn.Module, optimizer: torch.optim.Optimizer, *, fsdp: bool) -> dict[str, Any]:
+    """Return what `resume` reads of model and optimizer; all processes call it together."""
+    if fsdp:
+        import sharded  # noqa: PLC0415
+
+        in_model, in_optimizer = sharded.whole(network, optimizer)
+    else:
+        in_model, in_optimizer = network.module.state_dict(), optimizer.state_dict()
+    return {"fsdp": fsdp, "model": in_model, "optimizer": in_optimizer}
+
+
+def save(checkpoints: Checkpoints, workers: Workers, states: dict[str, Any]) -> None:
+    """Save a checkpoint, as PyTorch writes it to a file."""
+    file = io.BytesIO()
+    with workers.saving():
+        torch.save(states, file)
+        checkpoints.save(states["step"], file.getvalue())
 
 
 def resume(
-    content: bytes, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
-) -> int:
-    """Put a checkpoint into model and optimizer; return the steps that are done."""
-    state = torch.load(io.BytesIO(content), map_location=device)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return int(state["step"])
+    content: bytes,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+    *,
+    fsdp: bool,
+) -> tuple[int, int]:
+    """Put a checkpoint into model and optimizer; return the steps that are done, and the points.
+
+    Raises:
+        CheckpointError: it is of another model, or of a run with other options.
+
+    """
+    states = torch.load(io.BytesIO(content), map_location=device)
+    if states["fsdp"] != fsdp:
+        ran = "with" if states["fsdp"] else "without"
+        raise CheckpointError(
+            f"the checkpoint is of a run {ran} --fsdp: start it so again, or name another folder"
+        )
+    try:
+        if fsdp:
+            import sharded  # noqa: PLC0415
+
+            sharded.put((states["model"], states["optimizer"]), network, optimizer)
+        else:
+            network.module.load_state_dict(states["model"])
+            optimizer.load_state_dict(states["optimizer"])
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(
+            f"the checkpoint is of another model: name another folder ({error})"
+        ) from error
+    return int(states["step"]), int(states["seen"])
 
 
 def join(seconds: int) -> tuple[Any, torch.device]:
@@ -154,54 +202,105 @@ def join(seconds: int) -> tuple[Any, torch.device]:
     return distributed.new_group(timeout=timedelta(seconds=seconds)), device
 
 
-def model_on(
-    device: torch.device, group: Any, how: str | None
-) -> nn.parallel.DistributedDataParallel:
-    """Return the model, the same in all processes, whose gradients they exchange."""
+def meet(workers: Workers, checkpoints: Checkpoints, seconds: float) -> bytes | None:
+    """Have the processes know each other; return the checkpoint with which all of them go on."""
+    first = distributed.get_rank() == 0
+    # What the first one has found: another node may not see the newest file yet.
+    told_all: list[Any] = [checkpoints.newest() if first else None, workers.meeting]
+    distributed.broadcast_object_list(told_all)
+    name, meeting = told_all
+    workers.meet(os.environ["MASTER_ADDR"], meeting)
+    # Each reads it itself: it may be larger than what processes should send each other.
+    return checkpoints.read(name, seconds) if name else None
+
+
+def model_on(device: torch.device, group: Any, options: argparse.Namespace) -> nn.Module:
+    """Return the model, the same in all processes, whose gradients they exchange.
+
+    Raises:
+        ReleaseError: PyTorch has no --fsdp that works.
+
+    """
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
+    model = nn.Sequential(nn.Linear(NUMBERS, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
+    if options.fsdp:
+        try:
+            import sharded  # noqa: PLC0415
+        except ImportError as error:
+            raise ReleaseError(
+                f"--fsdp needs PyTorch 2.6, and this is {torch.__version__}: load a module that "
+                "has it (module avail; Debian 13's has), or leave the option out"
+            ) from error
+        return sharded.shard(model, device, group)
     devices = [device.index] if device.index is not None else None
     network = nn.parallel.DistributedDataParallel(model, devices, process_group=group)
-    compress(network, how)
+    compress(network, options.compress)
     return network
 
 
-def work(
-    network: nn.Module, step: int, place: tuple[int, int], device: torch.device
-) -> torch.Tensor:
-    """Return the loss of a step. Each process has data of its own, also after a restart."""
+def decoded(samples: list[bytes]) -> torch.Tensor:
+    """Return samples of packed data as a batch; put here what your data needs.
+
+    Raises:
+        DataError: they are no points.
+
+    """
+    if {len(sample) for sample in samples} != {4 * NUMBERS}:
+        raise DataError(
+            f"samples are no points of {NUMBERS} numbers: make some (python3 packed.py points "
+            "FOLDER), or change decoded() in ddp.py for your data"
+        )
+    numbers = torch.frombuffer(bytearray(b"".join(samples)), dtype=torch.float32)
+    return numbers.view(-1, NUMBERS)
+
+
+def made(step: int, place: tuple[int, int]) -> Generator[torch.Tensor, None, None]:
+    """Return batches that are made up, each process its own, also after a restart."""
     rank, processes = place
-    source = torch.Generator().manual_seed(step * processes + rank)
-    points = torch.randn(128, 64, generator=source).to(device)
+    for number in itertools.count(step):
+        source = torch.Generator().manual_seed(number * processes + rank)
+        yield torch.randn(BATCH, NUMBERS, generator=source)
+
+
+def work(network: nn.Module, points: torch.Tensor) -> torch.Tensor:
+    """Return the loss of a step."""
     loss = nn.functional.mse_loss(network(points), points.sum(1, keepdim=True))
-    if device.type == "cuda":
+    if points.device.type == "cuda":
         torch.cuda.synchronize()
     return loss
+
+
+def learn(optimizer: torch.optim.Optimizer, loss: torch.Tensor, now: float) -> None:
+    """Have all processes take the same step, by what they exchange."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.param_groups[0]["lr"] = now
+    optimizer.step()
 
 
 def main() -> int:
     """Train until the last step, or until SIGTERM; return the exit code."""
     options = arguments()
-    ends = ("stopped", "lost", "profile")
-    stopped, lost, profiled = (options.folder.with_name(f"{options.folder.name}.{e}") for e in ends)
+    ends = ("stopped", "done", "lost", "profile")
+    stopped, done, lost, profiled = (Path(f"{options.folder}.{end}") for end in ends)
     checkpoints = Checkpoints(options.folder)
     metrics = Metrics(Path(os.environ.get("MUSTER_METRICS") or f"{options.folder}.jsonl"))
 
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+    # Before it waits for others: a folder that is not there is told at once.
+    data = Packed(options.data) if options.data else None
     group, device = join(options.wait)
-    rank, processes = distributed.get_rank(), distributed.get_world_size()
+    rank, processes = place = distributed.get_rank(), distributed.get_world_size()
     first = rank == 0
 
-    network = model_on(device, group, options.compress)
-    model, optimizer = network.module, torch.optim.AdamW(network.parameters(), lr=RATE)
-    # All go on from what the first one read: another node may not see the newest file yet.
+    network = model_on(device, group, options)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE)
     workers = Workers(rank, processes, lost, options.wait - ENDING_SECONDS)
-    told_all: list[Any] = [checkpoints.newest() if first else None, workers.meeting]
-    distributed.broadcast_object_list(told_all)
-    name, meeting = told_all
-    # Each reads it itself: it may be larger than what processes should send each other.
-    step = resume(checkpoints.read(name, options.wait), model, optimizer, device) if name else 0
+    content = meet(workers, checkpoints, options.wait)
+    step = seen = 0
+    if content:
+        step, seen = resume(content, network, optimizer, device, fsdp=options.fsdp)
     if first:
         metrics.begin(step)
         print(f"{processes} processes, from step {step}", flush=True)
@@ -209,33 +308,32 @@ def main() -> int:
     distributed.barrier()
 
     stop = torch.zeros(1, device=device)
-    workers.meet(os.environ["MASTER_ADDR"], meeting)
-    with workers, profiler(profiled, rank) if options.profile else nullcontext() as trace:
+    source = batches(data, seen, place, BATCH, decoded) if data else made(step, place)
+    trace_to = profiler(profiled, rank) if options.profile else nullcontext()
+    with workers, closing(source), trace_to as trace:
         while step < options.steps and not stop.item():
             with workers.work(step):
-                loss = work(network, step, (rank, processes), device)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.param_groups[0]["lr"] = rate(step, processes, options.scale_lr)
-            optimizer.step()
-            step += 1
+                loss = work(network, next(source).to(device))
+            learn(optimizer, loss, rate(step, processes, options.scale_lr))
+            step, seen = step + 1, seen + BATCH * processes
             if trace:
                 trace.step()
             # A process that stops alone leaves the others waiting for its gradients.
             stop.fill_(len(told))
             distributed.all_reduce(stop, group=group)
-            if first and (step % SAVE_STEPS == 0 or stop.item() or step == options.steps):
-                # Before the checkpoint: a run that goes on from it does not write this line again.
-                metrics.add(step, loss=loss.item())
-                with workers.saving():
-                    save(checkpoints, step, model, optimizer)
-                print(f"step {step}: loss {loss.item():.4f}", flush=True)
+            if step % SAVE_STEPS == 0 or stop.item() or step == options.steps:
+                states = state(network, optimizer, fsdp=options.fsdp)
+                if first:
+                    # Before the checkpoint: a run that goes on from it does not write it again.
+                    metrics.add(step, loss=loss.item())
+                    save(checkpoints, workers, {**states, "step": step, "seen": seen})
+                    print(f"step {step}: loss {loss.item():.4f}", flush=True)
         # When one ends, srun has the others killed: the first one may still save.
         distributed.barrier(group)
     is_stopped = step < options.steps
-    if first and is_stopped:
-        stopped.touch()
-    at_the_end = loss_at_the_end(model, device)
+    if first:
+        (stopped if is_stopped else done).touch()
+    at_the_end = loss_at_the_end(network, device)
     print(f"{platform.node()}: process {rank} of {processes}, loss {at_the_end:.6f}", flush=True)
     distributed.barrier(group)
     distributed.destroy_process_group()
@@ -243,4 +341,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (CheckpointError, DataError, ReleaseError) as wrong:
+        sys.exit(f"ddp.py: {wrong}")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import example_jobs
 import pytest
@@ -121,7 +122,7 @@ class Number:
 def save(state, file):
     print("saves", flush=True)
     time.sleep({saving})
-    pickle.dump({{"step": state["step"]}}, file)
+    pickle.dump({{key: state[key] for key in ("step", "seen", "fsdp")}}, file)
 
 def told(what):
     return lambda *_: print(what, flush=True)
@@ -129,7 +130,7 @@ def told(what):
 def broadcast(objects):
     print(f"sent {{len(pickle.dumps(objects))}} bytes", flush=True)
 
-torch = Anything()
+torch = Anything(__version__="1.13.1")
 torch.zeros = lambda *_, **__: Number(0)
 torch.nn.functional.mse_loss = lambda *_: Number()
 torch.cuda.is_available = lambda: False
@@ -230,7 +231,8 @@ def test_of_a_checkpoint_only_the_name_is_sent(tmp_path: Path, runs: list[Run]) 
     checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(folder)
     import pickle
 
-    checkpoints.save(1000, pickle.dumps({"step": 1000, "more": b"x" * 1_000_000}))
+    state = {"step": 1000, "seen": 128000, "fsdp": False, "more": b"x" * 1_000_000}
+    checkpoints.save(1000, pickle.dumps(state))
     runs.append(Run(tmp_path, "--steps", "1100"))
     code, output = runs[0].end()
     assert code == 0, output
@@ -249,7 +251,82 @@ def test_how_long_processes_wait_for_each_other_has_bounds(
     assert "argument --wait: " in output
 
 
+def test_packed_data_is_read_and_what_is_wrong_with_it_ends_the_run(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
+    code, output = runs[0].end()
+    assert code == 1
+    assert output.startswith("ddp.py: data/index.jsonl can't be read (No such file or directory)")
+    assert output.count("\n") == 1
+    packed = example_jobs.module("ddp", "packed")
+    packed.pack(packed.points(1000), tmp_path / "data")
+    runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
+    code, output = runs[1].end()
+    assert code == 0, output
+    archive = tmp_path / "data/00000.tar"
+    archive.write_bytes(archive.read_bytes()[:500_000])
+    runs.append(Run(tmp_path, "--steps", "200", "--data", "data"))
+    code, output = runs[2].end()
+    assert code == 1
+    assert "00000.tar is damaged: pack or copy the data again\n" in output
+    assert "Traceback" not in output
+
+
+def test_samples_that_are_no_points_are_told(tmp_path: Path, runs: list[Run]) -> None:
+    packed = example_jobs.module("ddp", "packed")
+    packed.pack([("cat.jpg", b"a cat")], tmp_path / "data")
+    runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
+    code, output = runs[0].end()
+    assert code == 1
+    assert "or change decoded() in ddp.py for your data\n" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--fsdp", "--compress=fp16"], 2, "leave it out with --fsdp"),
+        # The stand-in has as little of it as PyTorch 1.13.
+        (["--fsdp"], 1, "ddp.py: --fsdp needs PyTorch 2.6, and this is 1.13.1: load a module that"),
+    ],
+)
+def test_what_fsdp_needs_is_told(
+    tmp_path: Path, runs: list[Run], words: list[str], code: int, sentence: str
+) -> None:
+    runs.append(Run(tmp_path, *words))
+    ended, output = runs[0].end()
+    assert ended == code
+    assert sentence in output
+    assert "Traceback" not in output
+
+
+def test_a_checkpoint_of_a_run_with_other_options_is_told(tmp_path: Path, runs: list[Run]) -> None:
+    import pickle
+
+    checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(tmp_path / "ddp-7")
+    checkpoints.save(1000, pickle.dumps({"step": 1000, "seen": 128000, "fsdp": True}))
+    runs.append(Run(tmp_path, "--steps", "1100"))
+    code, output = runs[0].end()
+    assert code == 1
+    told = output.splitlines()[-1]
+    assert told.startswith("ddp.py: the checkpoint is of a run with --fsdp: start it so again, or")
+    assert "Traceback" not in output
+
+
 # -- the job scripts, with stand-ins for SLURM's programs ------------------------------------------
+
+
+@pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
+def test_options_behind_a_script_are_those_of_its_program(tmp_path: Path, script: str) -> None:
+    folder = example_jobs.copy("ddp", tmp_path)
+    for program in ("module", "srun", "scontrol"):
+        example_jobs.stand_in(tmp_path, program, "")
+    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    done = example_jobs.run(folder, "bash", script, "--data", "points", "--fsdp", **job)
+    assert done.returncode == 0, done.stderr
+    [call] = example_jobs.called(tmp_path, "srun")
+    assert " ddp.py ddp-7 " in call
+    assert call.endswith(" --data points --fsdp")
 
 
 @pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
@@ -275,3 +352,72 @@ def test_a_job_whose_worker_is_lost_is_queued_again_three_times_at_most(
     example_jobs.stand_in(tmp_path, "srun", "exit 1")
     assert example_jobs.run(folder, "bash", script, **job).returncode == 1
     assert len([c for c in example_jobs.called(tmp_path, "scontrol") if "requeue" in c]) == 3
+
+
+# -- elastic.sbatch ------------------------------------------------------------------------------
+
+
+class Ended(NamedTuple):
+    """How a run of torchrun ended, and what elastic.sbatch makes of it."""
+
+    leaves: str
+    code: int
+    left: object
+    """Nodes, by squeue."""
+    ends: int
+    requeued: bool
+    sentence: str
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        # A worker was lost, whose exit code is srun's, and the others have done all steps.
+        Ended("done", 137, 1, 0, False, ""),
+        Ended("stopped", 1, 2, 75, True, ""),
+        Ended("lost", 137, 1, 137, True, "1 of 3 nodes are left, and it needs 2: the job waits"),
+        Ended("lost", 1, 2, 1, False, "not done: see above who failed, and type scontrol requeue"),
+        # squeue may get no answer.
+        Ended("lost", 1, "", 1, False, "not done"),
+    ],
+)
+def test_an_elastic_job_says_how_it_ended(tmp_path: Path, ended: Ended) -> None:
+    done = elastic(tmp_path, f">ddp-7.{ended.leaves}; exit {ended.code}", left=ended.left)
+    assert done.returncode == ended.ends, done.stderr
+    assert ("requeue 7" in example_jobs.called(tmp_path, "scontrol")) == ended.requeued
+    assert ended.sentence in done.stdout
+    assert bool(done.stdout) == bool(ended.sentence)
+    [started] = example_jobs.called(tmp_path, "srun")
+    assert started.startswith("--no-kill --kill-on-bad-exit=0 ")
+    assert " --nnodes=2:3 " in started
+    assert " --rdzv_endpoint=n1:20007 " in started
+    assert started.endswith(" ddp.py ddp-7 --steps 2000 --fsdp")
+
+
+def test_too_few_nodes_and_a_torchrun_that_does_not_start_are_told(tmp_path: Path) -> None:
+    done = elastic(tmp_path, "", nodes=1)
+    assert (done.returncode, done.stdout) == (
+        1,
+        "elastic.sbatch: the job has 1 nodes, and the training needs 2: ask for more (--nodes)\n",
+    )
+    done = elastic(tmp_path, "", python="exit 1")
+    assert done.returncode == 1
+    assert done.stdout.startswith("elastic.sbatch: PyTorch is older than 2.0, or not there: load")
+    assert example_jobs.called(tmp_path, "srun") == []
+
+
+def elastic(
+    tmp_path: Path, srun: str, *, nodes: int = 3, left: object = 3, python: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run elastic.sbatch, which needs two nodes, with what srun does; return how it ended."""
+    folder = tmp_path / "ddp"
+    if not folder.exists():
+        example_jobs.copy("ddp", tmp_path)
+    script = folder / "elastic.sbatch"
+    script.write_text(script.read_text().replace("least=1", "least=2"))
+    stand_ins = {"module": "", "srun": srun, "python3": python, "squeue": f"echo {left}"}
+    for name, does in stand_ins.items():
+        example_jobs.stand_in(tmp_path, name, does)
+    example_jobs.stand_in(tmp_path, "scontrol", '[ "$1" = requeue ] || echo n1')
+    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-3]"}
+    return example_jobs.run(folder, "bash", script.name, "--fsdp", **job, SLURM_NNODES=str(nodes))

@@ -1,0 +1,1 @@
+../../../../../../../../../examples/ddp/packed.py

@@ -1,0 +1,1 @@
+../../../../../../../../../examples/jax/data_parallel.py

@@ -1,0 +1,103 @@
+"""examples/jax: what data_parallel.py refuses, with a stand-in for JAX; jax.sbatch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import example_jobs
+import pytest
+
+STAND_IN = """
+import runpy, sys
+
+class Anything:
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__dict__[name] = made = Anything()
+        return made
+    def __call__(self, *_, **__):
+        return self
+
+class Shaped:
+    def __init__(self, *shape):
+        self.shape = shape
+
+class File(dict):
+    files = property(list)
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        pass
+
+numpy = Anything()
+numpy.load = lambda *_, **__: File(weights=Shaped(64, 256))
+for name in "jax", "jax.numpy", "jax.experimental", "jax.sharding":
+    sys.modules[name] = Anything()
+sys.modules["numpy"] = numpy
+sys.path.insert(0, {example!r})
+sys.argv = ["data_parallel.py", "jax-7"]
+program = runpy.run_path({example!r} + "/data_parallel.py", run_name={name!r})
+fresh = {{"weights": Shaped(64, 256)}}
+assert program["resumed"](b"", fresh)["weights"].shape == (64, 256)
+try:
+    program["resumed"](b"", {{"weights": Shaped(64, 128)}})
+except program["CheckpointError"] as error:
+    print(error)
+"""
+
+
+def ran(name: str) -> subprocess.CompletedProcess[str]:
+    program = STAND_IN.format(name=name, example=str(example_jobs.EXAMPLES / "jax"))
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_run_that_launch_did_not_start_says_how(tmp_path: Path) -> None:
+    done = ran("__main__")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "data_parallel.py: JAX can't find the tasks: start it in a job by "
+        "srun launch python3 data_parallel.py\n"
+    )
+
+
+def test_a_checkpoint_of_another_model_is_refused() -> None:
+    done = ran("a module")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the checkpoint is of another model: name another folder\n"
+
+
+JOB = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2"}
+
+
+@pytest.mark.parametrize(
+    ("srun", "code", "requeued"),
+    [
+        ("", 0, False),
+        ("exit 1", 1, False),
+        # The first task that ends has the others killed.
+        (">jax-7.stopped; exit 143", 75, True),
+    ],
+)
+def test_a_run_that_was_told_to_stop_goes_on_later(
+    tmp_path: Path, srun: str, code: int, requeued: bool
+) -> None:
+    folder = example_jobs.copy("jax", tmp_path)
+    # Of an earlier run.
+    (folder / "jax-7.stopped").touch()
+    for program, does in {"module": "", "srun": srun, "scontrol": ""}.items():
+        example_jobs.stand_in(tmp_path, program, does)
+    done = example_jobs.run(folder, "bash", "jax.sbatch", "--steps", "9", **JOB)
+    assert done.returncode == code, done.stderr
+    assert example_jobs.called(tmp_path, "scontrol") == (["requeue 7"] if requeued else [])
+    [started] = example_jobs.called(tmp_path, "srun")
+    assert started == (
+        "--kill-on-bad-exit=1 --cpus-per-task=2 launch python3 data_parallel.py jax-7 --steps 9"
+    )
