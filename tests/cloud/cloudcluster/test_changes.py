@@ -103,8 +103,8 @@ def test_a_node_reaches_slurmctld_alone_of_the_controller(first_up: str, stack: 
     tour.run(stack, "srun --nodes=2 true")
     node, other = tour.nodes(stack)[:2]
     assert listening(inside(stack, head, *LISTENING.split())) >= {22, 3306, 6817, 6819}
-    # Rules of the controller itself keep nodes from slurmdbd, and the firewall from sshd.
-    assert answering(stack, node, head) == {22, 6817}
+    # Google's firewall alone keeps nodes from sshd and slurmdbd; the controller would answer.
+    assert answering(stack, node, head) == {22, 6817, 6819}
     open_to_nodes = {head: {6817}, tour.login(stack): {22}, other: {22, 6818}}
     assert {host: reached(stack, node, host) for host in open_to_nodes} == open_to_nodes
 
