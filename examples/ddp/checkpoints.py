@@ -55,12 +55,18 @@ class Checkpoints:
         for _, old in self._found()[self.keep :]:
             old.unlink()
 
-    def newest(self) -> str | None:
+    def newest(self, most: int | None = None) -> str | None:
         """Return the name of the newest one that is whole; None: there is none.
 
         One whose content is not what its name says is named, and the one before it is taken.
+
+        Args:
+            most: Its number is no higher.
+
         """
-        for _, path in self._found():
+        for number, path in self._found():
+            if most is not None and number > most:
+                continue
             if _is_whole(path.name, path.read_bytes()):
                 return path.name
             print(f"{path} is damaged, and left out: remove it", flush=True)

@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_THERE = (
     *("report", "train", "search", "serve", "trial"),
     # With the modules that docs/software.md adds.
-    *("ddp", "jax", "multiworker", "study", "pipeline", "mpi"),
+    *("ddp", "jax", "multiworker", "stages", "study", "pipeline", "mpi"),
 )
 """The examples that are sized for the demo, a folder each."""
 

@@ -114,11 +114,19 @@ def test_keras_trains_on_two_nodes(lab: Lab) -> None:
 
 
 def test_pytorch_trains_on_two_nodes(lab: Lab) -> None:
-    job = lab.ada.run("cd ddp && sbatch --parsable ddp-cpu.sbatch").strip()
+    lab.ada.run("cd ddp && python3 packed.py points points")
+    job = lab.ada.run("cd ddp && sbatch --parsable ddp-cpu.sbatch --data points").strip()
     losses = frameworks.losses(ended(lab, job, f"ddp/ddp-cpu-{job}.out"))
     assert losses.keys() == NODES
     assert len(set(losses.values())) == 1
     assert float(losses[AWAY]) < 8
+
+
+def test_what_this_release_of_pytorch_lacks_is_told(lab: Lab) -> None:
+    shown = lab.ada.run(
+        "cd ddp && sbatch --wait -o lacks.out ddp-cpu.sbatch --fsdp; cat lacks.out", check=False
+    )
+    assert "--fsdp needs PyTorch 2.6, and this is 1.13.1" in shown
 
 
 def test_a_training_whose_worker_is_killed_names_it_and_goes_on(lab: Lab) -> None:

@@ -97,3 +97,14 @@ def test_what_is_no_name_of_a_checkpoint_is_not_read(tmp_path: Path, name: str) 
     (tmp_path / "new").write_bytes(b"")
     with pytest.raises(example.CheckpointError, match="is no name of a checkpoint"):
         checkpoints(tmp_path).read(name, 0)
+
+
+def test_one_that_another_process_has_too_may_be_older(tmp_path: Path) -> None:
+    found = checkpoints(tmp_path)
+    for step in (1000, 2000, 3000):
+        found.save(step, str(step).encode())
+    for most, step in {2999: 2000, 3000: 3000, None: 3000}.items():
+        name = found.newest(most)
+        assert name is not None
+        assert found.read(name, 0) == str(step).encode()
+    assert found.newest(999) is None

@@ -48,6 +48,7 @@ CLUSTERS = {
     "ddp-cpu": [demo_with("libs/python/tensorflow")],
     "elastic": [demo_with("libs/python/jax")],
     "jax": [demo_with("libs/python/jax")],
+    "stages": [demo_with("libs/python/jax")],
     "multiworker": [demo_with("libs/python/tensorflow")],
     "search": [DEMO, LAB],
     "table": [DEMO, LAB],
