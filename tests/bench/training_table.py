@@ -79,9 +79,7 @@ def raised(nodes: int, cores: int, *, keep: bool) -> Iterator[lab.Lab]:
     INSTANCE.remove(network)
     cpus = nodes * cores
     torch = {
-        version: one
-        for version, one in frameworks.modules(TORCH)[TORCH].items()
-        if "packages" in one
+        version: one for version, one in frameworks.modules()[TORCH].items() if "packages" in one
     }
     try:
         tell(f"{nodes} nodes with {cores} cores each: containers")

@@ -253,7 +253,7 @@ def test_the_original_s_numbers_of_nodes_are_measured_and_the_largest() -> None:
 def test_the_lab_s_definition_is_valid_and_has_a_node_for_each_share(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "muster-training")
     instance.create(ROOT / "inventories/demo", "bookworm", subnet=lab.SUBNET)
-    torch = frameworks.modules("libs/python/torch")["libs/python/torch"]
+    torch = frameworks.modules()["libs/python/torch"]
     lab.adapt_files(instance, torch, nodes=3, cpus=6)
     found = definition.load(instance.folder)
     assert found.hosts.groups["cpu"] == [f"lab-cpu-0{number}" for number in (1, 2, 3)]

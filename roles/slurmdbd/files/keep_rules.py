@@ -1,1 +1,1 @@
-../../cloud_vm/files/keep_rules.py
+../../slurm/files/keep_rules.py

@@ -49,7 +49,10 @@ def arguments(given: Mapping[str, Any], *, check: bool = False) -> str:
 
 
 class ModuleServer:
-    """A process that runs modules in forks of itself: their start takes a tenth of the time."""
+    """A process that runs modules in forks of itself: their start takes a tenth of the time.
+
+    One at a time: those that a test runs at once have a prefix.
+    """
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-PROGRAM = Path(__file__).parents[4] / "roles/cloud_vm/files/keep_rules.py"
+PROGRAM = Path(__file__).parents[4] / "roles/slurm/files/keep_rules.py"
 NFT = """#!/bin/sh
 case "$*" in
 "--file {file}") grep --quiet nonsense {file} && exit 1; sed s/name/10.0.0.9/ {file} >{loaded} ;;
