@@ -2,7 +2,8 @@
 
 `submit` returns at once, and each action gets exactly one event, also where Google refuses, hangs
 or loses answers: at the latest a little after `Limits.deadline_s` (of a deletion, counted from its
-first call). The code of its failure is then `notSent`, or `timeout` where the outcome is unknown.
+first call, for which it may wait for long: see `delete`). The code of its failure is then
+`notSent`, or `timeout` where the outcome is unknown.
 """
 
 import logging
@@ -211,6 +212,10 @@ class Google:
             self._deletes.withdraw(action.vm)
         else:
             self._probers.submit(action.zone, self._probe, action, until)
+
+    def send_deletions_until(self, time: float) -> None:
+        """Say until when deletions may be sent that wait; before this is said none is."""
+        self._deletes.send_until(time)
 
     def _insert(self, action: Insert, until: float) -> None:
         try:

@@ -378,7 +378,7 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord, name: str) -> 
             no_room = _since(no_room, observed.vms_at)
         if gone is not record.gone or no_room is not record.no_room:
             record = replace(record, gone=gone, no_room=no_room)
-    if record.unknown_at and name not in observed.vms.by_name:
+    if record.unknown_at and name not in observed.vms.by_name and not record.deletions:
         record = replace(record, unknown_at=0.0)
     if record.verified_at and observed.vms_at > record.verified_at:
         record = replace(record, verified_at=0.0)

@@ -130,6 +130,10 @@ def _noted(
         return record.without_vm()
     if vm.status in STOPPED:
         return record
+    start = started(record)
+    if vm.created < start.oldest and observed.vms_at <= max(start.asked, start.seen):
+        # Perhaps it has booted since this list, and before SLURM asked.
+        return record
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
@@ -227,7 +231,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
         what = "its VM ran and lists lack it; no slurmd" if _ran(record) else "no VM"
         return f"{what} within {waited_s:.0f} s{_trouble(start)}"
     if evidence is Evidence.OVERDUE:
-        return _overdue(timeouts, start, vm)
+        return _overdue(timeouts, record, vm)
     if evidence is Evidence.BOOT_ENDED:
         return _stuck(timeouts, start.report, vm)
     if evidence is Evidence.STOPPED:
@@ -239,10 +243,11 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
     )
 
 
-def _overdue(timeouts: Timeouts, start: Start, vm: Vm) -> str:
+def _overdue(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> str:
     waited = f"{timeouts.verdict_s:.0f} s"
-    if vm.created < start.oldest:
-        why = f": {sentence(start.undeleted)}" if start.undeleted else ""
+    if left_over(record, vm):
+        undeleted = started(record).undeleted
+        why = f": {sentence(undeleted)}" if undeleted else ""
         return (
             f"the previous VM is still {vm.status} in {vm.zone}, not deleted within {waited}{why}"
         )

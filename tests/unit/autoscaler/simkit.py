@@ -285,6 +285,9 @@ class SimFleet:
         self.run.submit(action)
         self.run.called()
 
+    def send_deletions_until(self, time: float) -> None:
+        self.run.cloud.send_until = time
+
 
 class SimulatedRun:
     """One randomized fault-injection test: SLURM, the cloud, and the daemon's steps."""
