@@ -234,7 +234,8 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
         stopped = event.status if event.exists else lookup.stopped
         without = lookup.without | {event.zone}
         return replace(record, lookup=replace(lookup, without=without, stopped=stopped))
-    return replace(moved(record, Evidence.FOUND, observed.now), verified_at=observed.now)
+    found = _still_in_service(moved(record, Evidence.FOUND, observed.now), record)
+    return replace(found, verified_at=observed.now)
 
 
 def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
@@ -243,11 +244,15 @@ def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> Nod
     waits = record.start is not None and observed.is_powering_up(name)
     if waits:
         return moved(record, Evidence.STILL_ASKED, observed.now)
-    # What slurmctld has said of the node's service is still true.
+    return _still_in_service(moved(record, Evidence.RELEASE_NOT_SHOWN, observed.now), record)
+
+
+def _still_in_service(record: NodeRecord, before: NodeRecord) -> NodeRecord:
+    """Return a settled record with what slurmctld has said of the node's service before."""
     return replace(
-        moved(record, Evidence.RELEASE_NOT_SHOWN, observed.now),
-        preempted_at=record.preempted_at,
-        not_responding_at=record.not_responding_at,
+        record,
+        preempted_at=before.preempted_at,
+        not_responding_at=before.not_responding_at,
     )
 
 

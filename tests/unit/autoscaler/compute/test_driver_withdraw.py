@@ -1,4 +1,4 @@
-"""A deletion that waits can be withdrawn, and is sent only until a time; one that was sent is not."""
+"""A deletion that waits can be withdrawn, and is sent only until a time; later it can't."""
 
 import math
 from collections.abc import Callable
@@ -124,7 +124,7 @@ def test_one_that_is_not_wanted_when_it_is_judged_again_was_never_sent(
 
 
 def test_the_time_is_looked_at_again_before_the_call(cloud: Cloud, harness: DriverHarness, vm: Vm):
-    """The states become old while Google reads the VM's id. Its deadline counts from the next try."""
+    """The states become old while Google reads the id; its deadline counts from the next try."""
     slow = DriverHarness(cloud, harness.clock, Limits(deadline_s=60, try_s=30))
     times = [harness.clock.monotonic() - 1, math.inf]
     during(harness, "GET", lambda: slow.google.send_deletions_until(times.pop(0)))
