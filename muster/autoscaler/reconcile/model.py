@@ -34,6 +34,9 @@ class Power(StrEnum):
     OFF = "powered down"
 
 
+NodeState = tuple[Power, bool, bool, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node of a node set of VMs, as slurmctld has it. Static nodes are not among them."""
@@ -57,9 +60,9 @@ class Node:
     """Somebody else than SlurmUser set the reason."""
 
     @property
-    def state(self) -> tuple[Power, bool, bool]:
-        """What a release rests on: power, down, drained."""
-        return self.power, self.down, self.drained
+    def state(self) -> "NodeState":
+        """What a release rests on: power, down, drained, and whether somebody said so."""
+        return self.power, self.down, self.drained, self.by_hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +286,7 @@ class ReleaseNodes:
     names: tuple[str, ...]
     reason: str
     """Without `muster: `, with which each of Muster's reasons begins."""
-    state: tuple[Power, bool, bool]
+    state: NodeState
     """`Node.state` by which it was decided: nodes that have another one when they are read directly
     before are left out."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
-from muster.autoscaler.reconcile.model import Job, Node, Power, ReleaseNodes
+from muster.autoscaler.reconcile.model import Job, Node, NodeState, Power, ReleaseNodes
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, TrackedState
 from muster.autoscaler.reconcile.transitions import Evidence, step
@@ -90,7 +90,7 @@ def records(
 
 def actions(observed: ObservedState, released: Mapping[str, Release]) -> list[ReleaseNodes]:
     """Return one action for each reason and state."""
-    names: dict[tuple[str, tuple[Power, bool, bool]], list[str]] = {}
+    names: dict[tuple[str, NodeState], list[str]] = {}
     for name, due in released.items():
         node = observed.nodes.get(name)
         if node is None or (observed.is_powering_up(name) and node.power is not Power.POWERING_UP):
