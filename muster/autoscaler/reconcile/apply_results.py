@@ -32,7 +32,13 @@ from muster.autoscaler.reconcile.records import (
     put,
     take,
 )
-from muster.autoscaler.reconcile.retry_policy import Remedy, is_outcome_unknown, remedy, sentence
+from muster.autoscaler.reconcile.retry_policy import (
+    Remedy,
+    is_outcome_unknown,
+    is_shortage,
+    remedy,
+    sentence,
+)
 from muster.autoscaler.reconcile.transitions import Evidence, step
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
@@ -173,7 +179,7 @@ def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], now: float, outcome
     insert, failures = outcome.insert, outcome.failures
     pool = insert.choice.pool
     before = breakers.get(pool)
-    shortage = next((why for why in failures.values() if remedy(why) is Remedy.ELSEWHERE), None)
+    shortage = next(filter(is_shortage, failures.values()), None)
     if shortage:
         breakers[pool] = circuit_breaker.after_shortage(
             before, insert.id, shortage.code, now, insert.least
@@ -227,8 +233,11 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
             record, lookup=replace(lookup, asked=lookup.asked - {event.zone}, again=again)
         )
     if record.vm and event.exists:
-        # A list will have it.
+        # A list will have it: this one, or the next one of the name in the zone.
         seen = replace(record.vm, seen_at=observed.now, lacking_at=0.0)
+        if event.id and seen.id and event.id != seen.id:
+            seen = replace(seen, id="", running_at=0.0)
+            record = record.to(Phase.CREATED, observed.now)
         return replace(record, vm=seen, lookup=None)
     if not event.exists or event.status in STOPPED:
         stopped = event.status if event.exists else lookup.stopped

@@ -354,12 +354,14 @@ class ProbeResult:
     name: str
     zone: str
     exists: bool
+    """Whether there is a VM of this cluster that has the name."""
     report: str = ""
     """What the VM said last of its own boot (guest attribute muster/report): state and step."""
     failure: Failure | None = None
     """Why it is not known whether it exists."""
+    id: str = ""
     status: str = ""
-    """As of a `Vm`; empty: it was not read."""
+    """As of a `Vm`; empty, as the id: it was not read."""
     of_report: bool = False
     """The probe was one for the report."""
 

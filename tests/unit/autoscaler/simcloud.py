@@ -437,7 +437,7 @@ class SimCloud:
             if vm is not None and vm.status in ("STAGING", "RUNNING"):
                 continue
             if vm is not None or (name, chosen.zone) in self.foreign:
-                failed[name] = STOPS if vm and vm.status == "STOPPING" else EXISTS
+                failed[name] = STOPS if vm is not None else EXISTS
             elif self.room.get(chosen.pool, 100) - len(fresh) <= 0 or self.faults.strike(
                 "part without room"
             ):
@@ -537,9 +537,11 @@ class SimCloud:
     def probe(self, action: Probe) -> None:
         """Answer whether a VM exists, and what it reports of its boot."""
         name, zone, end = action.name, action.zone, self.now + 1
-        vm = self.vms.get((name, zone)) or self.foreign.get((name, zone))
+        vm = self.vms.get((name, zone))
         report = "failed, mount /home" if vm and vm.id in self.hung else ""
-        result = ProbeResult(name, zone, vm is not None, report, status=vm.status if vm else "")
+        result = ProbeResult(name, zone, vm is not None, report)
+        if vm:
+            result = replace(result, id=vm.id, status=vm.status)
         if self.away(zone) or self.no_token_until > self.now:
             end = self.now + DEADLINE_S
             result = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
