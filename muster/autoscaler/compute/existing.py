@@ -11,8 +11,8 @@ from muster.gcp.names import NODE, is_node_of, of_cluster
 
 FIELDS = "name,status,labels"
 EXISTS, STOPPING = "alreadyExists", "stillStopping"
-"""Codes of failures: the VM is somebody else's, and its zone can't have another one of this name; it
-is ours, and goes away by itself or is deleted as soon as a list of VMs has it."""
+"""Codes of failures: the VM is somebody else's, and has the name in its zone; it is ours, and goes
+away by itself or is deleted as soon as a list of VMs has it."""
 
 
 class ExistingVms:

@@ -131,6 +131,8 @@ def _inserted(
     observed: ObservedState, record: NodeRecord, name: str, outcome: _Outcome
 ) -> NodeRecord:
     insert, failure = outcome.insert, outcome.failures.get(name)
+    start = record.start
+    own = start is not None and (record.insert, record.insert_for) == (insert.id, start.asked)
     if record.insert == insert.id:
         record = replace(record, insert="")
     if failure is None:
@@ -142,7 +144,7 @@ def _inserted(
         return moved(replace(record, vm=made, lookup=None), Evidence.INSERTED, observed.now)
     # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
     help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
-    return _refused(observed, record, insert.choice, failure, help_is)
+    return _refused(observed, record, insert.choice, failure, help_is if own else None)
 
 
 def _refused(
@@ -150,9 +152,10 @@ def _refused(
     record: NodeRecord,
     choice: Choice,
     failure: Failure,
-    help_is: Remedy,
+    help_is: Remedy | None,
 ) -> NodeRecord:
-    if help_is is Remedy.ELSEWHERE:
+    """Apply a failure; `help_is` None: of the insert of an earlier start, not held against this."""
+    if remedy(failure) is Remedy.ELSEWHERE:
         record = replace(record, no_room=put(record.no_room, choice.zone, observed.now))
         if record.vm and record.vm.pool and record.vm.pool.zone == choice.zone:
             record = record.without_vm()

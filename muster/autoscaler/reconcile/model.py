@@ -289,6 +289,8 @@ class ReleaseNodes:
     state: NodeState
     """`Node.state` by which it was decided: nodes that have another one when they are read directly
     before are left out."""
+    vm_gone: bool = False
+    """They have no VM any more, or one that has stopped: by its name, whatever SLURM says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,4 +135,4 @@ def _asked_for(record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
     start = replace(started(record), attempts=tries, again=0.0, failure=None)
     phase, _ = step(record.phase, Evidence.ROOM)
     record = record.to(phase, start.asked).without_vm()
-    return replace(record, start=start, insert=insert.id)
+    return replace(record, start=start, insert=insert.id, insert_for=start.asked)

@@ -143,6 +143,8 @@ class NodeRecord:
     """While SLURM waits for it."""
     insert: str = ""
     """Id of the insert that is under way for it."""
+    insert_for: float = 0
+    """`Start.asked` of the start that it was sent for."""
     vm: VmFacts | None = None
     """Its VM, while SLURM waits for it."""
     lookup: Lookup | None = None

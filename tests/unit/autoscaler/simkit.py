@@ -75,9 +75,7 @@ MADE_S = TIMEOUTS.made_s - STALE_S - simcloud.HISTORY_S
 the list by which it judges may be a stale one."""
 WINDOW_S = 2.1
 """From a question for slurmctld's states to an update that follows from them, as
-docs/autoscaler.md has it..."""
-SLOW_S = 30.0
-"""... unless each answer has taken longer for so long."""
+docs/autoscaler.md has it."""
 OFF_AGAIN_S = 3.0
 """So long the daemon may not see that slurmctld has a node as off again."""
 SCONTROL_S, LIST_S = 30.0, 60.0
@@ -170,7 +168,6 @@ class SimSlurm:
     """The time of slurmctld's last answer: what it says is from then."""
     asked_at: float = 0
     """When its last answer was asked for."""
-    slow_since: float = math.inf
 
     def nodes(self) -> list[Node]:
         run = self.run
@@ -180,8 +177,6 @@ class SimSlurm:
         if run.random.random() < 0.5:
             known_at, nodes = run.now, list(run.slurm.nodes.values())
         self._answers(took)
-        slow = run.now - asked_at > WINDOW_S
-        self.slow_since = min(self.slow_since, asked_at) if slow else math.inf
         if asked_at - self.asked_at > STALE_S:
             run.oracle.unread(run.now, TIMEOUTS.verdict_s, dict.fromkeys(run.lost, STALE_S))
         if not self.asked_at:
@@ -213,10 +208,10 @@ class SimSlurm:
     def apply(self, names: tuple[str, ...], sent_at: float, update: Update) -> None:
         """Let slurmctld set nodes down or release them.
 
-        It may have been slow for long, or has registered a node just now: nobody knows that.
+        It may have registered a node just now: nobody knows that.
         """
         run = self.run
-        in_time = sent_at - self.asked_at <= WINDOW_S or sent_at - self.slow_since >= SLOW_S
+        in_time = sent_at - self.asked_at <= WINDOW_S
         registered = run.slurm.registered
         unseen = {name for name in names if in_time and registered[name] >= self.known_at}
         update(names, run.now, unseen)
