@@ -172,6 +172,8 @@ def _refused(
             start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
     record = replace(record, start=start)
     if not is_outcome_unknown(failure):
+        # A VM that is listed as stopped is not from before one that was made now.
+        record = replace(record, start=replace(start, inserted_at=-math.inf))
         return moved(record, Evidence.REFUSED, observed.now)
     # Only lists and the VM's name tell whether it can be asked for elsewhere.
     maybe = record.vm or VmFacts(observed.now, choice.pool)

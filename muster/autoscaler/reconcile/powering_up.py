@@ -105,10 +105,13 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
     if record.insert:
         return None
     facts = record.vm
+    if facts and vm.id == facts.id:
+        return vm
+    if vm.created < started(record).inserted_at:
+        return None
     if facts is None or facts.pool is None:
         return vm
-    earlier = vm.id != facts.id and observed.vms_at <= facts.seen_at + observed.timeouts.missing_s
-    return None if earlier else vm
+    return None if observed.vms_at <= facts.seen_at + observed.timeouts.missing_s else vm
 
 
 def _noted(
@@ -152,9 +155,11 @@ def _evidence(
         return Evidence.FAILED
     if observed.nodes_at >= start.asked + observed.timeouts.verdict_s:
         return Evidence.OVERDUE
-    both_at = min(observed.nodes_at, observed.vms_at)
-    # 0: not read yet, while SLURM may have asked before the boot.
-    late = both_at > 0 and both_at >= start.asked + observed.timeouts.made_s
+    # 0: not read yet, while SLURM may have asked before the boot. What a list says may be as old as
+    # `missing_s`.
+    both_at = min(observed.nodes_at, observed.vms_at - observed.timeouts.missing_s)
+    both_read = observed.nodes_at > 0 and observed.vms_at > 0
+    late = both_read and both_at >= start.asked + observed.timeouts.made_s
     if vm is None:
         return _without_vm(observed, zones, record, late=late)
     return (

@@ -67,6 +67,8 @@ class Start:
     meanwhile: the node perhaps powers up for another request, which is lost. 0: it has not."""
     attempts: int = 0
     """How many inserts there were."""
+    inserted_at: float = -math.inf
+    """When the last one was sent."""
     refused: tuple[tuple[Choice, Failure], ...] = ()
     """Choices that had no room."""
     again: float = 0

@@ -70,9 +70,8 @@ HEALTHY_S = 76 + BEGINS_S
 """A healthy node: 8 s for its insert, which may fail once and be tried again after 10 s, 20 s until
 it registers; what it may wait for is the deletion of its previous VM (30 s), and lists. While a
 daemon starts no node is late."""
-MADE_S = TIMEOUTS.made_s - STALE_S - simcloud.HISTORY_S
-"""Until its VM runs. Where a request is lost the daemon may guess its time so much too early, and
-the list by which it judges may be a stale one."""
+MADE_S = TIMEOUTS.made_s - STALE_S
+"""Until its VM runs. Where a request is lost the daemon may guess its time so much too early."""
 WINDOW_S = 2.1
 """From a question for slurmctld's states to an update that follows from them, as
 docs/autoscaler.md has it."""
