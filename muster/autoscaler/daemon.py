@@ -80,6 +80,9 @@ class Cloud(CloudReadings, Protocol):
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action; each but Withdraw puts exactly one event into the inbox."""
 
+    def send_deletions_until(self, time: float) -> None:
+        """Say that all deletions that wait, and are not withdrawn, may be sent until a time."""
+
 
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 TICK_S = 1.0
@@ -102,13 +105,14 @@ class Daemon:
 
     After a gap between two passes (the process was stopped, or the machine suspended) nothing is
     decided until slurmctld and the cloud have been read again. If one of them can't be read, the
-    daemon waits STALE_S: then it releases no node, as always when slurmctld does not answer.
+    daemon waits STALE_S. If it is slurmctld, no node is released and no VM is deleted then, as
+    always when slurmctld does not answer.
 
     What was decided before a gap and is done after it does no harm. A release is dropped when it is
-    old, and follows a new reading. A deletion names a VM's id, and a VM that nobody needed is never
-    needed again: SLURM accepts none from before its request, and an orphan waited for minutes. An
-    insert whose node is not needed any more makes a VM that is deleted. A probe's answer is as new
-    as the answer.
+    old, and follows a new reading. A deletion names a VM's id, and is sent only while the states by
+    which it was judged last are younger than STALE_S: SLURM accepts a VM from before its request if
+    that has booted since. An insert whose node is not needed any more makes a VM that is deleted. A
+    probe's answer is as new as the answer.
     """
 
     def __init__(
@@ -278,6 +282,8 @@ class Daemon:
         actions, self.tracked = reconcile(self.observed, self.tracked)
         for action in actions:
             self._do(action)
+        # After those that are withdrawn: the others are as good as slurmctld's states are.
+        self.cloud.send_deletions_until(self.observed.nodes_at + STALE_S)
         self._remove_closed()
         tracked = self.tracked
         busy = bool(tracked.inserts) or any(

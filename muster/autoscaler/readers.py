@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 FRESH_S = 2.0
 """How long after they were read nodes may be released."""
 SLOW_S = 30.0
-"""After so long of slow answers nodes are released by those, too."""
+"""After so long of slow answers nodes whose VM is gone are released by those, too."""
 RELEASE_S = 60.0
 """How long after that was decided a node may be released: SLURM needs longer (SuspendTimeout) to
 power a node down and ask for it again."""
@@ -151,7 +151,7 @@ class SlurmReader:
             return self._pace.retry_s
         by_name = {node.name: node for node in nodes}
         self._inbox.put(NodesRead(at, by_name))
-        if not self._release_nodes(releases, by_name, self._fresh_until(at)):
+        if not self._release_nodes(releases, by_name, *self._fresh_until(at)):
             return self._pace.retry_s
         return self._pace.slurm_busy_s if self.busy else self._pace.idle_s
 
@@ -165,20 +165,22 @@ class SlurmReader:
             else:
                 self._releases.put((decided, action))
 
-    def _fresh_until(self, at: float) -> float:
-        """Until when nodes may be released by a reading that began at a time.
+    def _fresh_until(self, at: float) -> tuple[float, float]:
+        """Until when nodes may be released by a reading that began at a time; if their VM is gone.
 
         By one that took longer than FRESH_S none are, but it is read again. If slurmctld has been
-        so slow for SLOW_S, a reading counts from its end, or no node would ever be released. The
-        first one says nothing of that: perhaps this process was stopped meanwhile.
+        so slow for SLOW_S, a reading counts from its end for nodes whose VM is gone, or they would
+        never be released. The first one says nothing of that: perhaps this process was stopped
+        meanwhile. Of other nodes a slow reading says nothing: they may have come into service
+        since. SLURM gives up by itself those that don't.
         """
         answered = self._clock.monotonic()
         if answered <= at + FRESH_S:
             self._slow_since = math.inf
-            return at + FRESH_S
+            return at + FRESH_S, at + FRESH_S
         self._slow_since = min(self._slow_since, answered)
         slow = self._slow() and answered < at + SLOW_S
-        return answered + FRESH_S if slow else at
+        return at, answered + FRESH_S if slow else at
 
     def _slow(self) -> bool:
         """Whether slurmctld has been slow for long."""
@@ -189,18 +191,20 @@ class SlurmReader:
         releases: Iterable[tuple[float, ReleaseNodes]],
         nodes: Mapping[str, Node],
         until: float,
+        until_if_gone: float,
     ) -> bool:
         """Release the nodes that are still as they were when it was decided; whether that worked.
 
         `nodes` were read directly before: a node may have come into service since the decision.
         SLURM has no update with a condition, so the time from that reading to a call of scontrol
-        remains. After `until` the nodes are read again for the other actions. What is refused is
-        tried again after a while.
+        remains. After `until` (`until_if_gone`: of nodes whose VM is gone) the nodes are read again
+        for the other actions. What is refused is tried again after a while.
         """
         works = True
         for decided, action in releases:
             now = self._clock.monotonic()
-            if now > min(until, decided + RELEASE_S):
+            fresh_until = until_if_gone if action.vm_gone else until
+            if now > min(fresh_until, decided + RELEASE_S):
                 self._keep([(decided, action)])
                 self.due.set()
                 continue
@@ -209,7 +213,7 @@ class SlurmReader:
                 works = False
             if self._slow():
                 # One for each reading.
-                until = -math.inf
+                until = until_if_gone = -math.inf
         return works
 
     def _release(self, action: ReleaseNodes, nodes: Mapping[str, Node]) -> bool:

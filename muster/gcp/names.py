@@ -8,6 +8,7 @@ at most 19 characters and a node set's 30, so that `<cluster>-<set>-<n>` and
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 CLUSTER_LABEL = "muster-cluster"
@@ -165,6 +166,11 @@ def of_cluster(cluster: str, role: str = "") -> str:
     """
     condition = f"labels.{CLUSTER_LABEL}={cluster}"
     return f"{condition} AND {of_role(role)}" if role else condition
+
+
+def is_node_of(cluster: str, labels: Mapping[str, str]) -> bool:
+    """Whether a VM with these labels is a node of a cluster, as `of_cluster(cluster, NODE)`."""
+    return (labels.get(CLUSTER_LABEL), labels.get(ROLE_LABEL)) == (cluster, NODE)
 
 
 def of_role(role: str) -> str:

@@ -8,7 +8,9 @@ whether they hold for an id can't be shown without Google. So there is a window,
 to the deletion (two HTTP requests, mostly below a second), in which the VM would have to end by
 itself and another one of its name be made.
 
-A deletion may wait here for minutes. Who asked for it may withdraw it until its call is sent.
+A deletion may wait here for minutes. Who asked for it may withdraw it until its call is sent, and
+says until when all that wait may be sent (`send_until`): what was decided by older states is not
+sent before it is judged again, also after this process was stopped.
 """
 
 import heapq
@@ -147,6 +149,8 @@ class Deletes:
         """By zone."""
         self._requests: Counter[str] = Counter()
         """Zone -> requests under way."""
+        self._until = -math.inf
+        """Until when calls may be sent."""
         self._hurried = threading.Condition(self._lock)
         """As `_changed`, for the thread of urgent ones."""
         for number in range(THREADS + 1):
@@ -169,6 +173,19 @@ class Deletes:
                 deletion.urgent = True
                 if deletion.queued:
                     self._put(now, deletion)
+
+    def send_until(self, until: float) -> None:
+        """Say until when deletions may be sent: all that are not withdrawn are still wanted."""
+        with self._changed:
+            stood_still = self._clock.monotonic() > self._until
+            self._until = until
+            if stood_still:
+                for deletion in self._pending.values():
+                    if deletion.queued:
+                        # Its deadline counts from its next try.
+                        deletion.until = 0
+                self._changed.notify_all()
+                self._hurried.notify_all()
 
     def withdraw(self, vm: Vm) -> None:
         """End the deletion of a VM, unless Google gets its call already, or has it.
@@ -224,6 +241,10 @@ class Deletes:
         """
         with self._lock:
             now = self._clock.monotonic()
+            changed = self._hurried if only_urgent else self._changed
+            if now > self._until:
+                self._clock.wait(changed.wait, IDLE_S)
+                return []
             most = THREADS_OF_ZONE + only_urgent
             heads = {
                 zone: head
@@ -235,7 +256,6 @@ class Deletes:
             zone = min(heads, key=lambda zone: heads[zone], default="")
             due_s = heads[zone][1] - now if zone else IDLE_S
             if due_s > 0:
-                changed = self._hurried if only_urgent else self._changed
                 self._clock.wait(changed.wait, min(due_s, IDLE_S))
                 return []
             self._requests[zone] += 1
@@ -249,9 +269,15 @@ class Deletes:
         self._delete(self._same(self._wanted(lot)))
 
     def _wanted(self, lot: list[_Deletion]) -> list[_Deletion]:
-        """Return those that have not been withdrawn."""
+        """Return those that have not been withdrawn; none if they must be judged again first."""
         with self._changed:
-            return [one for one in lot if self._pending.get(one.vm.id) is one]
+            lot = [one for one in lot if self._pending.get(one.vm.id) is one]
+            now = self._clock.monotonic()
+            if now <= self._until:
+                return lot
+            for deletion in lot:
+                self._put(now, deletion)
+            return []
 
     def _same(self, lot: list[_Deletion]) -> list[_Deletion]:
         """Return those whose VM is there by its id; end the others, or try them again later."""

@@ -2,7 +2,8 @@
 
 `submit` returns at once, and each action gets exactly one event, also where Google refuses, hangs
 or loses answers: at the latest a little after `Limits.deadline_s` (of a deletion, counted from its
-first call). The code of its failure is then `notSent`, or `timeout` where the outcome is unknown.
+first call, for which it may wait for long: see `delete`). The code of its failure is then
+`notSent`, or `timeout` where the outcome is unknown.
 """
 
 import logging
@@ -39,6 +40,7 @@ from muster.autoscaler.reconcile.model import (
 from muster.catalog.quotas import counts
 from muster.gcp.api import NOT_FOUND, CloudError, endpoint, last
 from muster.gcp.api import credentials as default_credentials
+from muster.gcp.names import is_node_of
 from muster.gcp.reports import ATTRIBUTE
 
 log = logging.getLogger("muster")
@@ -104,6 +106,7 @@ class Google:
         self._tell = tell
         self._clock = clock
         self._project = f"projects/{project}"
+        self._cluster = cluster
         self._stop = threading.Event()
         token = Token(
             credentials or default_credentials(on_vm=True),
@@ -212,6 +215,10 @@ class Google:
         else:
             self._probers.submit(action.zone, self._probe, action, until)
 
+    def send_deletions_until(self, time: float) -> None:
+        """Say until when deletions may be sent that wait; before this is said none is."""
+        self._deletes.send_until(time)
+
     def _insert(self, action: Insert, until: float) -> None:
         try:
             self._say(self._inserts.run(action, until))
@@ -245,7 +252,10 @@ class Google:
             )
 
     def _probe_result(self, action: Probe, path: str, until: float) -> ProbeResult:
-        """Read the VM's report, if asked for, which exists only with the VM; else read the VM."""
+        """Read the VM's report, if asked for, which exists only with the VM; else read the VM.
+
+        A VM that is not a node of this cluster does not count: lists don't have it either.
+        """
         result = ProbeResult(action.name, action.zone, exists=True, of_report=action.report)
         if action.report:
             query = {"queryPath": ATTRIBUTE}
@@ -254,10 +264,10 @@ class Google:
             if attributes is not None:
                 items = attributes.get("queryValue", {}).get("items") or [{}]
                 return replace(result, report=items[0].get("value", ""))
-        vm = self._read("instances.get", path, until, {"fields": "status"})
-        if vm is None:
+        vm = self._read("instances.get", path, until, {"fields": "id,status,labels"})
+        if vm is None or not is_node_of(self._cluster, vm.get("labels", {})):
             return replace(result, exists=False)
-        return replace(result, status=vm.get("status", ""))
+        return replace(result, id=vm.get("id", ""), status=vm.get("status", ""))
 
     def _read(
         self, method: str, path: str, until: float, query: dict[str, str]

@@ -7,12 +7,12 @@ from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.autoscaler.reconcile.model import NOT_UP, Failure
 from muster.gcp.api import ALREADY_EXISTS, NOT_FOUND, PAGE, CloudError
-from muster.gcp.names import CLUSTER_LABEL, of_cluster
+from muster.gcp.names import NODE, is_node_of, of_cluster
 
 FIELDS = "name,status,labels"
 EXISTS, STOPPING = "alreadyExists", "stillStopping"
-"""Codes of failures: somebody must delete the VM; it is ours, and goes away by itself or is deleted
-as soon as a list of VMs has it."""
+"""Codes of failures: the VM is somebody else's, and has the name in its zone; it is ours, and goes
+away by itself or is deleted as soon as a list of VMs has it."""
 
 
 class ExistingVms:
@@ -43,9 +43,9 @@ class ExistingVms:
         return {name: self._problem(vms[name], zone) for name in names if name in vms}
 
     def _problem(self, vm: dict[str, Any], zone: str) -> Failure | None:
-        if vm.get("labels", {}).get(CLUSTER_LABEL) != self._cluster:
+        if not is_node_of(self._cluster, vm.get("labels", {})):
             message = (
-                f"a VM of this name in {zone} is not one of cluster {self._cluster}; delete it, "
+                f"a VM of this name in {zone} is not a node of cluster {self._cluster}; delete it, "
                 "or give it another name"
             )
             return Failure(EXISTS, message, ALREADY_EXISTS)
@@ -57,7 +57,7 @@ class ExistingVms:
     def _list(self, zone: str, until: float) -> dict[str, dict[str, Any]]:
         """The cluster's VMs in a zone by name."""
         query: dict[str, Any] = {
-            "filter": of_cluster(self._cluster),
+            "filter": of_cluster(self._cluster, NODE),
             "fields": f"items({FIELDS}),nextPageToken",
             "maxResults": PAGE,
         }

@@ -73,6 +73,10 @@ class Fleet:
         """Start an action."""
         self.google.submit(action)
 
+    def send_deletions_until(self, time: float) -> None:
+        """Say until when deletions that wait may be sent."""
+        self.google.send_deletions_until(time)
+
 
 def _region(pool: CapacityPool) -> str:
     return pool.zone.rpartition("-")[0]

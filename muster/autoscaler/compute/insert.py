@@ -161,7 +161,7 @@ class _Creation:
         except CloudError as error:
             if error.reason not in errors.EXISTS:
                 raise
-            self._sort_out(set(EXISTING_NAME.findall(error.message)), error)
+            self._sort_out(set(EXISTING_NAME.findall(error.message)))
             return None
         return self._bulk_ended(self.inserts.operations.wait(operation, self.until))
 
@@ -274,14 +274,14 @@ class _Creation:
 
     # --- names that exist already -----------------------------------------------------------------
 
-    def _sort_out(self, reported: set[str], error: CloudError | None = None) -> None:
+    def _sort_out(self, reported: set[str]) -> None:
         """Look up the VMs with these `names`; names without a VM stay in the list.
 
         Raises:
             CloudError: at the deadline Google still says that names exist, but no VM is found.
 
         """
-        if not reported and error is None:
+        if not self.names:
             return
         zone = self.action.choice.zone
         problems = self.inserts.existing.find(zone, self.names, reported, self.until)
@@ -292,9 +292,7 @@ class _Creation:
             else:
                 self.made.add(name)
         if not problems and not self.inserts.transport.pause(AGAIN_S, self.until):
-            raise error or CloudError(
-                "names exist, but no VMs with them can be found", 0, "timeout"
-            )
+            raise CloudError("names exist, but no VMs with them can be found", 0, "timeout")
 
     def _request_id(self, *names: str) -> uuid.UUID:
         """Return the same id for the same names in the same round, also after a restart."""

@@ -9,6 +9,7 @@ from muster.autoscaler.reconcile.circuit_breaker import BreakerState
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Failure, Job, NodeSet, Quotas
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
+from muster.autoscaler.reconcile.retry_policy import NAME_TAKEN
 from muster.autoscaler.reconcile.vms import gone_at
 
 NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
@@ -148,6 +149,9 @@ def no_room(observed: ObservedState, tracked: TrackedState, group: NodeGroup, na
         failures = refused(tracked, name, choice)
         if group.beside and pool not in group.beside:
             reasons.append(f"{pool} is not where the other VMs of its job are")
+        elif failures and failures[-1].code == NAME_TAKEN:
+            # Of all pools of the zone.
+            reasons.append(failures[-1].message)
         elif failures:
             reasons.append(f"{failures[-1].code} of {pool}")
         elif breaker and breaker.state(observed.now, group.need) is BreakerState.OPEN:
@@ -155,4 +159,4 @@ def no_room(observed: ObservedState, tracked: TrackedState, group: NodeGroup, na
             reasons.append(f"{breaker.code} of {pool}, tried again in {wait:.0f} s")
         else:
             reasons.append(f"{pool} has no room for another node of its job")
-    return "; ".join(reasons)
+    return "; ".join(dict.fromkeys(reasons))

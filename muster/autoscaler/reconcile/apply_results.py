@@ -32,7 +32,13 @@ from muster.autoscaler.reconcile.records import (
     put,
     take,
 )
-from muster.autoscaler.reconcile.retry_policy import Remedy, is_outcome_unknown, remedy, sentence
+from muster.autoscaler.reconcile.retry_policy import (
+    Remedy,
+    is_outcome_unknown,
+    is_shortage,
+    remedy,
+    sentence,
+)
 from muster.autoscaler.reconcile.transitions import Evidence, step
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
@@ -125,6 +131,8 @@ def _inserted(
     observed: ObservedState, record: NodeRecord, name: str, outcome: _Outcome
 ) -> NodeRecord:
     insert, failure = outcome.insert, outcome.failures.get(name)
+    start = record.start
+    own = start is not None and (record.insert, record.insert_for) == (insert.id, start.asked)
     if record.insert == insert.id:
         record = replace(record, insert="")
     if failure is None:
@@ -136,7 +144,7 @@ def _inserted(
         return moved(replace(record, vm=made, lookup=None), Evidence.INSERTED, observed.now)
     # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
     help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
-    return _refused(observed, record, insert.choice, failure, help_is)
+    return _refused(observed, record, insert.choice, failure, help_is if own else None)
 
 
 def _refused(
@@ -144,9 +152,10 @@ def _refused(
     record: NodeRecord,
     choice: Choice,
     failure: Failure,
-    help_is: Remedy,
+    help_is: Remedy | None,
 ) -> NodeRecord:
-    if help_is is Remedy.ELSEWHERE:
+    """Apply a failure; `help_is` None: of the insert of an earlier start, not held against this."""
+    if remedy(failure) is Remedy.ELSEWHERE:
         record = replace(record, no_room=put(record.no_room, choice.zone, observed.now))
         if record.vm and record.vm.pool and record.vm.pool.zone == choice.zone:
             record = record.without_vm()
@@ -163,6 +172,8 @@ def _refused(
             start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
     record = replace(record, start=start)
     if not is_outcome_unknown(failure):
+        # A VM that is listed as stopped is not from before one that was made now.
+        record = replace(record, start=replace(start, inserted_at=-math.inf))
         return moved(record, Evidence.REFUSED, observed.now)
     # Only lists and the VM's name tell whether it can be asked for elsewhere.
     maybe = record.vm or VmFacts(observed.now, choice.pool)
@@ -173,7 +184,7 @@ def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], now: float, outcome
     insert, failures = outcome.insert, outcome.failures
     pool = insert.choice.pool
     before = breakers.get(pool)
-    shortage = next((why for why in failures.values() if remedy(why) is Remedy.ELSEWHERE), None)
+    shortage = next(filter(is_shortage, failures.values()), None)
     if shortage:
         breakers[pool] = circuit_breaker.after_shortage(
             before, insert.id, shortage.code, now, insert.least
@@ -227,14 +238,18 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
             record, lookup=replace(lookup, asked=lookup.asked - {event.zone}, again=again)
         )
     if record.vm and event.exists:
-        # A list will have it.
+        # A list will have it: this one, or the next one of the name in the zone.
         seen = replace(record.vm, seen_at=observed.now, lacking_at=0.0)
+        if event.id and seen.id and event.id != seen.id:
+            seen = replace(seen, id="", running_at=0.0)
+            record = record.to(Phase.CREATED, observed.now)
         return replace(record, vm=seen, lookup=None)
     if not event.exists or event.status in STOPPED:
         stopped = event.status if event.exists else lookup.stopped
         without = lookup.without | {event.zone}
         return replace(record, lookup=replace(lookup, without=without, stopped=stopped))
-    return replace(moved(record, Evidence.FOUND, observed.now), verified_at=observed.now)
+    found = _still_in_service(moved(record, Evidence.FOUND, observed.now), record)
+    return replace(found, verified_at=observed.now)
 
 
 def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
@@ -243,11 +258,15 @@ def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> Nod
     waits = record.start is not None and observed.is_powering_up(name)
     if waits:
         return moved(record, Evidence.STILL_ASKED, observed.now)
-    # What slurmctld has said of the node's service is still true.
+    return _still_in_service(moved(record, Evidence.RELEASE_NOT_SHOWN, observed.now), record)
+
+
+def _still_in_service(record: NodeRecord, before: NodeRecord) -> NodeRecord:
+    """Return a settled record with what slurmctld has said of the node's service before."""
     return replace(
-        moved(record, Evidence.RELEASE_NOT_SHOWN, observed.now),
-        preempted_at=record.preempted_at,
-        not_responding_at=record.not_responding_at,
+        record,
+        preempted_at=before.preempted_at,
+        not_responding_at=before.not_responding_at,
     )
 
 
@@ -378,7 +397,7 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord, name: str) -> 
             no_room = _since(no_room, observed.vms_at)
         if gone is not record.gone or no_room is not record.no_room:
             record = replace(record, gone=gone, no_room=no_room)
-    if record.unknown_at and name not in observed.vms.by_name:
+    if record.unknown_at and name not in observed.vms.by_name and not record.deletions:
         record = replace(record, unknown_at=0.0)
     if record.verified_at and observed.vms_at > record.verified_at:
         record = replace(record, verified_at=0.0)

@@ -1,4 +1,8 @@
-"""VMs that nobody needs: of nodes that are off or unknown, or from before SLURM asked."""
+"""VMs that nobody needs: of nodes that are off or unknown, or from before SLURM asked.
+
+A deletion may wait for minutes until it is sent: each that is under way is judged again in each
+pass, also while lists lack its VM.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -44,10 +48,19 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             # A later deletion fails for the first time.
             records[vm.name] = replace(record, deletions=take(record.deletions, vm.id))
         elif before and not before.withdrawn:
-            withdrawn = put(record.deletions, vm.id, replace(before, withdrawn=True))
-            records[vm.name] = replace(record, deletions=withdrawn)
+            records[vm.name] = _withdrawn(record, before)
             deletions.append(Withdraw(vm))
+    for deletion in _unlisted(observed, tracked):
+        record = records.get(deletion.vm.name) or tracked.node(deletion.vm.name)
+        if not _unwanted(observed, record, deletion.vm):
+            records[deletion.vm.name] = _withdrawn(record, deletion)
+            deletions.append(Withdraw(deletion.vm))
     return Verdicts(records, actions=deletions)
+
+
+def _withdrawn(record: NodeRecord, deletion: Deletion) -> NodeRecord:
+    withdrawn = replace(deletion, withdrawn=True)
+    return replace(record, deletions=put(record.deletions, deletion.vm.id, withdrawn))
 
 
 def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[Vm]:
@@ -59,6 +72,17 @@ def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[Vm]:
         return observed.vms
     by_name = observed.vms.by_name
     return chain.from_iterable(by_name.get(name, ()) for name in tracked.nodes)
+
+
+def _unlisted(observed: ObservedState, tracked: TrackedState) -> list[Deletion]:
+    """Deletions that are under way, of VMs that the newest list lacks."""
+    ids = observed.vms.ids
+    return [
+        deletion
+        for record in tracked.nodes.values()
+        for vm_id, deletion in record.deletions.items()
+        if vm_id not in ids and deletion.under_way and not deletion.withdrawn
+    ]
 
 
 def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:

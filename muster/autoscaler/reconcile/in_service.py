@@ -109,13 +109,17 @@ def _evidence(
         if (node.drained or not not_responding) and not node.busy:
             outdated = node.invalid and not node.down and vm and _is_outdated(observed, vm)
             return Evidence.OUTDATED if outdated else Evidence.KEPT
+    evidence: Evidence | None = Evidence.WORKING
     if vm is None:
-        return _listed_nowhere(observed, zones, record)
-    if vm.status in STOPPED:
-        return _listed_stopped(observed, zones, record)
+        evidence = _listed_nowhere(observed, zones, record)
+    elif vm.status in STOPPED:
+        evidence = _listed_stopped(observed, zones, record)
     since = record.not_responding_at
-    silent = since and observed.nodes_at >= since + observed.timeouts.not_responding_s
-    return Evidence.SILENT if silent else Evidence.WORKING
+    over = since and observed.nodes_at >= since + observed.timeouts.not_responding_s
+    if over and evidence not in (Evidence.ABSENT, Evidence.SHUT_DOWN):
+        # Whether its VM runs or not: SLURM has ended its jobs.
+        return Evidence.NOT_RESPONDING
+    return evidence
 
 
 def _listed_nowhere(
@@ -127,15 +131,13 @@ def _listed_nowhere(
         observed.vms_at < observed.nodes_at - timeouts.missing_s
     ):
         return None
+    if lookup and (found := _found(observed, zones, record, lookup)):
+        return found
     if record.preempted_at:
         # The node itself reported this; a list from before may be older than the VM.
-        listed = observed.vms_at > record.preempted_at and not observed.vms.unreachable
-        return Evidence.TAKEN_BACK if listed else None
+        return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
     if lookup is None:
         return Evidence.LISTED_NOWHERE
-    found = _found(observed, zones, record, lookup)
-    if found:
-        return found
     long = observed.vms_at >= lookup.since + timeouts.missing_s
     return Evidence.LISTED_NOWHERE_LONG if long else Evidence.LISTED_NOWHERE
 
@@ -145,8 +147,6 @@ def _listed_stopped(
 ) -> Evidence | None:
     if observed.vms_at <= record.verified_at:
         return None
-    if record.preempted_at:
-        return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
     found = _found(observed, zones, record, record.lookup) if record.lookup else None
     return found or Evidence.LISTED_STOPPED
 
@@ -155,11 +155,11 @@ def _found(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord, lookup: Lookup
 ) -> Evidence | None:
     """What the search by name has shown."""
-    # If its slurmd is silent too, it is on no VM that works in a zone without an answer.
-    silent = record.not_responding_at > 0
+    # If its slurmd does not answer either, it is on no VM that works in a zone without an answer.
+    not_responding = record.not_responding_at > 0
     # Its VM may be in a zone that no set has any more, and that was not reached since this daemon
     # began.
-    if not silent:
+    if not not_responding:
         zones |= observed.vms.unreachable
     if not zones:
         # The cluster has no node set and no VM any more.
@@ -167,7 +167,7 @@ def _found(
         return Evidence.ABSENT if long else None
     if zones <= lookup.without:
         return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
-    return Evidence.SHUT_DOWN if lookup.stopped and silent else None
+    return Evidence.SHUT_DOWN if lookup.stopped and not_responding else None
 
 
 def _probes(
@@ -202,18 +202,23 @@ def _reason(
         case Evidence.OUTDATED:
             kind = f" {vm.pool.kind}" if vm else ""
             return f"{its_vm} is of the type{kind}, which its set does not have any more"
-        case Evidence.SILENT:
-            silent_s = observed.timeouts.not_responding_s
-            return f"{its_vm} runs and slurmd has not answered for {silent_s:.0f} s"
-        case Evidence.ABSENT:
+        case Evidence.NOT_RESPONDING:
+            return _not_responding(observed, vm)
+        case Evidence.ABSENT if not record.preempted_at:
             return "its VM is gone, and nobody here deleted it"
-    if vm and not vm.spot and record.lookup:
-        return f"{its_vm} is {record.lookup.stopped}"
-    return (
-        f"{its_vm} was taken back (spot)"
-        if (vm and vm.spot) or record.preempted_at
-        else f"{its_vm} has stopped"
-    )
+        case Evidence.SHUT_DOWN if vm and not vm.spot and record.lookup:
+            return f"{its_vm} is {record.lookup.stopped}"
+    if evidence is Evidence.ABSENT:
+        its_vm = "its VM"
+    spot = record.preempted_at or (vm and vm.spot)
+    return f"{its_vm} was taken back (spot)" if spot else f"{its_vm} has stopped"
+
+
+def _not_responding(observed: ObservedState, vm: Vm | None) -> str:
+    why = f"slurmd has not answered for {observed.timeouts.not_responding_s:.0f} s"
+    if vm is None:
+        return f"{why}, and no list has its VM"
+    return f"its VM in {vm.zone} {'runs' if vm.status == RUNNING else f'is {vm.status}'} and {why}"
 
 
 def _is_outdated(observed: ObservedState, vm: Vm) -> bool:
@@ -228,7 +233,7 @@ def _is_outdated(observed: ObservedState, vm: Vm) -> bool:
 
 
 def _is_not_responding(node: Node) -> bool:
-    """Whether SLURM has set it down for that: one that somebody set down may be silent too."""
+    """Whether SLURM has set it down for that: the slurmd of one that somebody set down may too."""
     somebody_s = node.by_hand and not _ours(node.reason)
     return node.down and (NOT_RESPONDING in node.reason or (node.not_responding and not somebody_s))
 

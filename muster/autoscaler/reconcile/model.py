@@ -34,6 +34,9 @@ class Power(StrEnum):
     OFF = "powered down"
 
 
+NodeState = tuple[Power, bool, bool, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node of a node set of VMs, as slurmctld has it. Static nodes are not among them."""
@@ -57,9 +60,9 @@ class Node:
     """Somebody else than SlurmUser set the reason."""
 
     @property
-    def state(self) -> tuple[Power, bool, bool]:
-        """What a release rests on: power, down, drained."""
-        return self.power, self.down, self.drained
+    def state(self) -> "NodeState":
+        """What a release rests on: power, down, drained, and whether somebody said so."""
+        return self.power, self.down, self.drained, self.by_hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +286,11 @@ class ReleaseNodes:
     names: tuple[str, ...]
     reason: str
     """Without `muster: `, with which each of Muster's reasons begins."""
-    state: tuple[Power, bool, bool]
+    state: NodeState
     """`Node.state` by which it was decided: nodes that have another one when they are read directly
     before are left out."""
+    vm_gone: bool = False
+    """They have no VM any more, or one that has stopped: by its name, whatever SLURM says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,12 +356,14 @@ class ProbeResult:
     name: str
     zone: str
     exists: bool
+    """Whether there is a VM of this cluster that has the name."""
     report: str = ""
     """What the VM said last of its own boot (guest attribute muster/report): state and step."""
     failure: Failure | None = None
     """Why it is not known whether it exists."""
+    id: str = ""
     status: str = ""
-    """As of a `Vm`; empty: it was not read."""
+    """As of a `Vm`; empty, as the id: it was not read."""
     of_report: bool = False
     """The probe was one for the report."""
 

@@ -105,10 +105,13 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
     if record.insert:
         return None
     facts = record.vm
+    if facts and vm.id == facts.id:
+        return vm
+    if vm.created < started(record).inserted_at:
+        return None
     if facts is None or facts.pool is None:
         return vm
-    earlier = vm.id != facts.id and observed.vms_at <= facts.seen_at + observed.timeouts.missing_s
-    return None if earlier else vm
+    return None if observed.vms_at <= facts.seen_at + observed.timeouts.missing_s else vm
 
 
 def _noted(
@@ -130,6 +133,10 @@ def _noted(
         return record.without_vm()
     if vm.status in STOPPED:
         return record
+    start = started(record)
+    if vm.created < start.oldest and observed.vms_at <= max(start.asked, start.seen):
+        # Perhaps it has booted since this list, and before SLURM asked.
+        return record
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
@@ -148,9 +155,11 @@ def _evidence(
         return Evidence.FAILED
     if observed.nodes_at >= start.asked + observed.timeouts.verdict_s:
         return Evidence.OVERDUE
-    both_at = min(observed.nodes_at, observed.vms_at)
-    # 0: not read yet, while SLURM may have asked before the boot.
-    late = both_at > 0 and both_at >= start.asked + observed.timeouts.made_s
+    # 0: not read yet, while SLURM may have asked before the boot. What a list says may be as old as
+    # `missing_s`.
+    both_at = min(observed.nodes_at, observed.vms_at - observed.timeouts.missing_s)
+    both_read = observed.nodes_at > 0 and observed.vms_at > 0
+    late = both_read and both_at >= start.asked + observed.timeouts.made_s
     if vm is None:
         return _without_vm(observed, zones, record, late=late)
     return (
@@ -227,7 +236,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
         what = "its VM ran and lists lack it; no slurmd" if _ran(record) else "no VM"
         return f"{what} within {waited_s:.0f} s{_trouble(start)}"
     if evidence is Evidence.OVERDUE:
-        return _overdue(timeouts, start, vm)
+        return _overdue(timeouts, record, vm)
     if evidence is Evidence.BOOT_ENDED:
         return _stuck(timeouts, start.report, vm)
     if evidence is Evidence.STOPPED:
@@ -239,10 +248,11 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
     )
 
 
-def _overdue(timeouts: Timeouts, start: Start, vm: Vm) -> str:
+def _overdue(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> str:
     waited = f"{timeouts.verdict_s:.0f} s"
-    if vm.created < start.oldest:
-        why = f": {sentence(start.undeleted)}" if start.undeleted else ""
+    if left_over(record, vm):
+        undeleted = started(record).undeleted
+        why = f": {sentence(undeleted)}" if undeleted else ""
         return (
             f"the previous VM is still {vm.status} in {vm.zone}, not deleted within {waited}{why}"
         )

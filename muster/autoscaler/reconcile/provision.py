@@ -63,7 +63,7 @@ def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             # One-node jobs make one call, even if other jobs are between them.
             key = allocation.group.node_set.name, choice, job.id if job else 0
             placed.setdefault(key, (allocation.group, []))[1].extend(names)
-    return _inserts(tracked, placed, refused, release)
+    return _inserts(observed, tracked, placed, refused, release)
 
 
 def _allocations(
@@ -93,6 +93,7 @@ def _no_quota(tracked: TrackedState, allocation: Allocation) -> dict[str, NodeRe
 
 
 def _inserts(
+    observed: ObservedState,
     tracked: TrackedState,
     placed: Mapping[tuple[str, Choice, int], tuple[NodeGroup, list[str]]],
     refused: Mapping[str, NodeRecord],
@@ -110,7 +111,8 @@ def _inserts(
             tries = max(started(record).attempts for record in lot.values()) + 1
             insert = _insert(group, choice, lot, tries)
             inserts.append(insert)
-            records |= {name: _asked_for(record, insert, tries) for name, record in lot.items()}
+            now = observed.now
+            records |= {name: _sent(now, record, insert, tries) for name, record in lot.items()}
             breaker = tracked.breakers.get(choice.pool)
             if breaker and group.need >= breaker.size:
                 breakers[choice.pool] = replace(breaker, trial=insert.id)
@@ -131,8 +133,8 @@ def _insert(group: NodeGroup, choice: Choice, lot: Mapping[str, NodeRecord], tri
     )
 
 
-def _asked_for(record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
-    start = replace(started(record), attempts=tries, again=0.0, failure=None)
+def _sent(now: float, record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
+    start = replace(started(record), attempts=tries, inserted_at=now, again=0.0, failure=None)
     phase, _ = step(record.phase, Evidence.ROOM)
     record = record.to(phase, start.asked).without_vm()
-    return replace(record, start=start, insert=insert.id)
+    return replace(record, start=start, insert=insert.id, insert_for=start.asked)

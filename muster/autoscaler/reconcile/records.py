@@ -67,6 +67,8 @@ class Start:
     meanwhile: the node perhaps powers up for another request, which is lost. 0: it has not."""
     attempts: int = 0
     """How many inserts there were."""
+    inserted_at: float = -math.inf
+    """When the last one was sent."""
     refused: tuple[tuple[Choice, Failure], ...] = ()
     """Choices that had no room."""
     again: float = 0
@@ -143,6 +145,8 @@ class NodeRecord:
     """While SLURM waits for it."""
     insert: str = ""
     """Id of the insert that is under way for it."""
+    insert_for: float = 0
+    """`Start.asked` of the start that it was sent for."""
     vm: VmFacts | None = None
     """Its VM, while SLURM waits for it."""
     lookup: Lookup | None = None

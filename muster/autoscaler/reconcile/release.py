@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
-from muster.autoscaler.reconcile.model import Job, Node, Power, ReleaseNodes
+from muster.autoscaler.reconcile.model import Job, Node, NodeState, Power, ReleaseNodes
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, TrackedState
 from muster.autoscaler.reconcile.transitions import Evidence, step
@@ -90,11 +90,12 @@ def records(
 
 def actions(observed: ObservedState, released: Mapping[str, Release]) -> list[ReleaseNodes]:
     """Return one action for each reason and state."""
-    names: dict[tuple[str, tuple[Power, bool, bool]], list[str]] = {}
+    names: dict[tuple[str, NodeState, bool], list[str]] = {}
     for name, due in released.items():
         node = observed.nodes.get(name)
         if node is None or (observed.is_powering_up(name) and node.power is not Power.POWERING_UP):
             # SLURM changes the state before it calls ResumeProgram.
             node = Node(name, Power.POWERING_UP)
-        names.setdefault((due.reason, node.state), []).append(name)
-    return [ReleaseNodes(tuple(each), reason, state) for (reason, state), each in names.items()]
+        vm_gone = due.evidence in (Evidence.ABSENT, Evidence.SHUT_DOWN)
+        names.setdefault((due.reason, node.state, vm_gone), []).append(name)
+    return [ReleaseNodes(tuple(each), *key) for key, each in names.items()]

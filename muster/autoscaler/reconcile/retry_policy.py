@@ -22,6 +22,9 @@ _NO_ROOM = (
 _NO_QUOTA = ("QUOTA_EXCEEDED", "quotaExceeded")
 # A code of muster.autoscaler.compute.insert: a bulkInsert makes as many as there is room for.
 _NOT_MADE = "notMade"
+# Another one's VM has the name. A zone has each name once, and other zones don't know it:
+# https://cloud.google.com/compute/docs/naming-resources
+NAME_TAKEN = "alreadyExists"
 
 # Prefixes; each means that the same call may succeed later.
 _TEMPORARY = (
@@ -65,13 +68,18 @@ class Remedy(Enum):
 
 def remedy(failure: Failure) -> Remedy:
     """What may help after a failure."""
-    if failure.code.startswith(_NO_ROOM) or failure.code in (*_NO_QUOTA, _NOT_MADE):
+    if is_shortage(failure) or failure.code == NAME_TAKEN:
         return Remedy.ELSEWHERE
     status = failure.status
     passes = status in (UNAUTHORIZED, TIMEOUT, TOO_MANY) or status >= SERVER_ERROR
     if failure.code.startswith(_TEMPORARY) or (passes and status != NOT_IMPLEMENTED):
         return Remedy.LATER
     return Remedy.NOTHING
+
+
+def is_shortage(failure: Failure) -> bool:
+    """Whether a capacity pool has no room, or the quotas leave none."""
+    return failure.code.startswith(_NO_ROOM) or failure.code in (*_NO_QUOTA, _NOT_MADE)
 
 
 def is_outcome_unknown(failure: Failure) -> bool:

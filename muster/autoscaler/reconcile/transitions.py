@@ -53,15 +53,13 @@ class Evidence(StrEnum):
     GIVEN_UP = "SLURM or Muster has taken it down, and nobody brings it up"
     OUTDATED = "SLURM drained it, as its VM has a machine type that its set had before"
     KEPT = "it is down or drained, for somebody to look at"
-    TAKEN_BACK = (
-        "it said that Google takes its VM back, and a newer list lacks the VM or has it stopped"
-    )
+    TAKEN_BACK = "it said that Google takes its VM back, and a newer list lacks the VM"
     ABSENT = "no zone has its VM, read by name"
     SHUT_DOWN = "its VM has stopped, read by name"
     LISTED_STOPPED = "a list has its VM as stopped"
     LISTED_NOWHERE_LONG = "lists lack its VM for 20 s"
     LISTED_NOWHERE = "lists lack its VM"
-    SILENT = "slurmd has not answered for 10 minutes, and its VM runs"
+    NOT_RESPONDING = "slurmd has not answered for 10 minutes"
     FOUND = "its VM runs, read by name"
     WORKING = "its VM runs, or is stopping"
 
@@ -121,13 +119,13 @@ ROWS: tuple[Row, ...] = (
     (_UP, Evidence.GIVEN_UP, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.OUTDATED, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.KEPT, Phase.SETTLED, Act.NOTHING),
-    (_UP, Evidence.TAKEN_BACK, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.TAKEN_BACK, Phase.VERIFYING, Act.LOOK_UP),
     ((Phase.VERIFYING,), Evidence.ABSENT, Phase.RELEASED, Act.RELEASE),
     ((Phase.VERIFYING,), Evidence.SHUT_DOWN, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.LISTED_STOPPED, Phase.VERIFYING, Act.LOOK_UP),
     (_UP, Evidence.LISTED_NOWHERE_LONG, Phase.VERIFYING, Act.LOOK_UP),
     (_UP, Evidence.LISTED_NOWHERE, Phase.VERIFYING, Act.NOTHING),
-    (_UP, Evidence.SILENT, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.NOT_RESPONDING, Phase.RELEASED, Act.RELEASE),
     ((Phase.VERIFYING,), Evidence.FOUND, Phase.SETTLED, Act.NOTHING),
     (_UP, Evidence.WORKING, Phase.SETTLED, Act.NOTHING),
 )

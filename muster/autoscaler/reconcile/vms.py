@@ -2,9 +2,12 @@
 
 import math
 
-from muster.autoscaler.reconcile.model import RUNNING, Vm
+from muster.autoscaler.reconcile.model import NOT_UP, RUNNING, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord, VmFacts
+
+RAN = NOT_UP | {RUNNING}
+"""Statuses of VMs that run, or did."""
 
 
 def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
@@ -52,5 +55,12 @@ def gone_at(observed: ObservedState, record: NodeRecord, vm: Vm) -> float:
 
 
 def left_over(record: NodeRecord, vm: Vm) -> bool:
-    """Whether a VM is from before SLURM asked: SLURM does not accept its registration."""
-    return record.start is not None and vm.created < record.start.oldest
+    """Whether a VM is from before SLURM asked, so that SLURM does not accept its registration.
+
+    What counts for SLURM is when the VM booted: one that did not run yet when SLURM asked, such as
+    one that was made for an earlier request and came late, is accepted. Its id is in the record.
+    """
+    if record.start is None or vm.created >= record.start.oldest:
+        return False
+    own = record.vm.id if record.vm else ""
+    return vm.id != own and (bool(own) or vm.status in RAN)

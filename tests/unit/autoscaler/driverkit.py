@@ -1,6 +1,7 @@
 """A test harness for Compute Engine's driver: its events, and the fake cloud behind it."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -63,6 +64,7 @@ class DriverHarness:
             self.credentials,
             clock=clock,
         )
+        self.google.send_deletions_until(math.inf)
 
     def _tell(self, event: Event) -> None:
         with self._changed:

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 Place = tuple[str, str, str]
 """A VM: name, zone and id. The next VM of that name in that zone has another id."""
-SKEW_S = 10
-"""By less a VM is not from before SLURM's request."""
 
 
 @dataclass
@@ -48,6 +46,8 @@ class Oracle:
     """VM -> when it ran first."""
     _there: set[Place] = field(default_factory=set)
     """VMs that exist, also those that have stopped."""
+    _mistaken: set[Place] = field(default_factory=set)
+    """VMs that slurmctld has accepted although they booted before it asked for their nodes."""
     _foreign: set[Place] = field(default_factory=set)
     """VMs without the cluster's label."""
 
@@ -77,6 +77,13 @@ class Oracle:
         """
         asked, unreachable_s, _ = self._asked[name]
         self._asked[name] = asked, unreachable_s, math.inf
+
+    def mistaken(self, vm: Place) -> None:
+        """Slurmctld accepts a VM that booted before it asked for the node.
+
+        Its clock was set since. That is an excuse: such a VM may be deleted.
+        """
+        self._mistaken.add(vm)
 
     def in_service(self, name: str, now: float) -> None:
         """A node has registered."""
@@ -238,9 +245,7 @@ class Oracle:
         `meant`: the id of the VM that was to be deleted, where it is known.
         """
         name, zone, vm_id = vm
-        # By a clock that was set back slurmctld has taken a VM from before its request: an excuse.
-        late = self._works.get(vm, 0) > self._resumed.get(name, 0) - SKEW_S
-        if works and late:
+        if works and vm not in self._mistaken:
             self.wrong.append(f"{name} is in service and its VM in {zone} is deleted")
         elif meant and meant != vm_id:
             self.wrong.append(f"{name}: a later VM in {zone} is deleted than was meant")

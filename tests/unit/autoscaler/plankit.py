@@ -229,7 +229,10 @@ class Rounds:
             case "unknown":
                 return replace(result, failure=Failure(why, "", 403))
             case "found":
-                return replace(result, status=why)
+                # `RUNNING since 5`, as of `vm`.
+                status, _, since = why.partition(" since ")
+                vm_id = f"{result.name} in {rest[1]} since {since}" if since else ""
+                return replace(result, id=vm_id, status=status)
         assert what in {"there", "absent"}, text
         return replace(result, report=why)
 

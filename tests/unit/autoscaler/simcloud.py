@@ -4,6 +4,7 @@ All follows from one schedule. What the driver does (sending, polling) stands st
 daemon's process is stopped, and ends with it; what Google has accepted goes on.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -110,6 +111,7 @@ FAULTS = (
     "gone and is in lists",
     "preempted",
     "preempted and gone",
+    "runs late",
     "boot hangs",
     "stopped in boot",
     "zone unreachable",
@@ -118,6 +120,8 @@ FAULTS = (
     "made by hand, no label",
     "sets change",
 )
+STAGING_S = 5
+"""Until a VM runs."""
 DEADLINE_S = 120
 """After that the driver reports a timeout or an error."""
 AGAIN_S = 10
@@ -159,6 +163,8 @@ class SimCloud:
     vms: dict[tuple[str, str], Vm] = field(default_factory=dict)
     foreign: dict[tuple[str, str], Vm] = field(default_factory=dict)
     """VMs without the cluster's label."""
+    runs_at: dict[str, float] = field(default_factory=dict)
+    """VM's id -> when it leaves STAGING, if that is late."""
     booted: dict[str, float] = field(default_factory=dict)
     """VM's id -> when it ran first."""
     hung: set[str] = field(default_factory=set)
@@ -181,6 +187,8 @@ class SimCloud:
     """Healthy nodes whose insert has failed once."""
     born: int = 0
     """How many VMs there have been; the id of the last one."""
+    send_until: float = -math.inf
+    """Until when the driver may send deletions."""
     no_token_until: float = 0
     no_list_until: float = 0
     deletions_wait_until: float = 0
@@ -228,7 +236,7 @@ class SimCloud:
         """End all that is wrong for a time."""
         self.faults.ended = True
         self.sets = SETS
-        for trouble in (self.room, self.hung, self.hidden, self.ghosts, self.foreign):
+        for trouble in (self.room, self.runs_at, self.hung, self.hidden, self.ghosts, self.foreign):
             trouble.clear()
         self.away_until.clear()
         self.no_token_until = self.no_list_until = self.deletions_wait_until = 0
@@ -241,6 +249,7 @@ class SimCloud:
         """The daemon has ended, and its driver with it."""
         self.driver.entries.clear()
         self.waiting.clear()
+        self.send_until = -math.inf
 
     # --- what happens to VMs
 
@@ -250,7 +259,9 @@ class SimCloud:
 
     def _ages(self, vm: Vm) -> None:
         faults = self.faults
-        if vm.status == "STAGING" and self.now - vm.created > 5:
+        if vm.status == "STAGING":
+            if self.now <= self.runs_at.get(vm.id, vm.created + STAGING_S):
+                return
             stops = self.troubled(vm.name) and faults.strike("stopped in boot")
             self._becomes(vm, "TERMINATED" if stops else "RUNNING")
         elif vm.spot and vm.status == "RUNNING":
@@ -426,7 +437,7 @@ class SimCloud:
             if vm is not None and vm.status in ("STAGING", "RUNNING"):
                 continue
             if vm is not None or (name, chosen.zone) in self.foreign:
-                failed[name] = STOPS if vm and vm.status == "STOPPING" else EXISTS
+                failed[name] = STOPS if vm is not None else EXISTS
             elif self.room.get(chosen.pool, 100) - len(fresh) <= 0 or self.faults.strike(
                 "part without room"
             ):
@@ -442,8 +453,11 @@ class SimCloud:
         self.done[action.id] = failed
         self._make(chosen, fresh)
         for name in fresh:
+            vm_id = self.vms[name, chosen.zone].id
             if self.faults.strike("boot hangs"):
-                self.hung.add(self.vms[name, chosen.zone].id)
+                self.hung.add(vm_id)
+            if self.faults.strike("runs late", 2):
+                self.runs_at[vm_id] = self.now + self.faults.random.uniform(30, 400)
 
     def _report(self, action: Insert, *, lost: bool) -> None:
         """Say how an insert ended."""
@@ -475,7 +489,9 @@ class SimCloud:
             # It may have been withdrawn, or sent because it became urgent.
             if self.waiting.get(vm.id) is not deletion:
                 return
-            if now < self.no_token_until:
+            if now > self.send_until:
+                self.driver.at(now + 1, send)
+            elif now < self.no_token_until:
                 self.driver.at(self.no_token_until, send)
             elif self.away(vm.zone) and now + AGAIN_S < until:
                 self.driver.at(now + AGAIN_S, send)
@@ -521,9 +537,11 @@ class SimCloud:
     def probe(self, action: Probe) -> None:
         """Answer whether a VM exists, and what it reports of its boot."""
         name, zone, end = action.name, action.zone, self.now + 1
-        vm = self.vms.get((name, zone)) or self.foreign.get((name, zone))
+        vm = self.vms.get((name, zone))
         report = "failed, mount /home" if vm and vm.id in self.hung else ""
-        result = ProbeResult(name, zone, vm is not None, report, status=vm.status if vm else "")
+        result = ProbeResult(name, zone, vm is not None, report)
+        if vm:
+            result = replace(result, id=vm.id, status=vm.status)
         if self.away(zone) or self.no_token_until > self.now:
             end = self.now + DEADLINE_S
             result = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)

@@ -70,14 +70,11 @@ HEALTHY_S = 76 + BEGINS_S
 """A healthy node: 8 s for its insert, which may fail once and be tried again after 10 s, 20 s until
 it registers; what it may wait for is the deletion of its previous VM (30 s), and lists. While a
 daemon starts no node is late."""
-MADE_S = TIMEOUTS.made_s - STALE_S - simcloud.HISTORY_S
-"""Until its VM runs. Where a request is lost the daemon may guess its time so much too early, and
-the list by which it judges may be a stale one."""
+MADE_S = TIMEOUTS.made_s - STALE_S
+"""Until its VM runs. Where a request is lost the daemon may guess its time so much too early."""
 WINDOW_S = 2.1
 """From a question for slurmctld's states to an update that follows from them, as
-docs/autoscaler.md has it..."""
-SLOW_S = 30.0
-"""... unless each answer has taken longer for so long."""
+docs/autoscaler.md has it."""
 OFF_AGAIN_S = 3.0
 """So long the daemon may not see that slurmctld has a node as off again."""
 SCONTROL_S, LIST_S = 30.0, 60.0
@@ -170,7 +167,6 @@ class SimSlurm:
     """The time of slurmctld's last answer: what it says is from then."""
     asked_at: float = 0
     """When its last answer was asked for."""
-    slow_since: float = math.inf
 
     def nodes(self) -> list[Node]:
         run = self.run
@@ -180,8 +176,6 @@ class SimSlurm:
         if run.random.random() < 0.5:
             known_at, nodes = run.now, list(run.slurm.nodes.values())
         self._answers(took)
-        slow = run.now - asked_at > WINDOW_S
-        self.slow_since = min(self.slow_since, asked_at) if slow else math.inf
         if asked_at - self.asked_at > STALE_S:
             run.oracle.unread(run.now, TIMEOUTS.verdict_s, dict.fromkeys(run.lost, STALE_S))
         if not self.asked_at:
@@ -213,10 +207,10 @@ class SimSlurm:
     def apply(self, names: tuple[str, ...], sent_at: float, update: Update) -> None:
         """Let slurmctld set nodes down or release them.
 
-        It may have been slow for long, or has registered a node just now: nobody knows that.
+        It may have registered a node just now: nobody knows that.
         """
         run = self.run
-        in_time = sent_at - self.asked_at <= WINDOW_S or sent_at - self.slow_since >= SLOW_S
+        in_time = sent_at - self.asked_at <= WINDOW_S
         registered = run.slurm.registered
         unseen = {name for name in names if in_time and registered[name] >= self.known_at}
         update(names, run.now, unseen)
@@ -284,6 +278,9 @@ class SimFleet:
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         self.run.submit(action)
         self.run.called()
+
+    def send_deletions_until(self, time: float) -> None:
+        self.run.cloud.send_until = time
 
 
 class SimulatedRun:

@@ -308,6 +308,8 @@ class Slurmctld:
                 self._set(name, power=Power.UP, down=False)
                 self.home[name] = vm
                 self.registered[name] = self.saved_at = self.now
+                if asked and machine.born < self.asked_at[name]:
+                    self.oracle.mistaken(vm)
                 self.oracle.in_service(name, self.now)
 
     def _allocate(self) -> None:

@@ -383,6 +383,25 @@ def test_slow_answers_release_nodes_only_after_a_while(
     assert harness.clock.since_boot - begun == released_s
 
 
+@pytest.mark.parametrize("takes_s", [3, 10, 29])
+def test_slow_answers_release_no_node_whose_vm_is_not_known_to_be_gone(
+    harness: DaemonHarness, takes_s: float
+) -> None:
+    """It may come into service while slurmctld answers that it powers up."""
+    harness.resume()
+    harness.read()
+    harness.called = lambda: harness.passes(takes_s)
+    while harness.clock.since_boot < BEGIN + 400:
+        harness.daemon.slurm_reader.read()
+        harness.daemon.cloud_reader.read()
+    assert harness.released == []
+    harness.called = lambda: None
+    while harness.daemon.tracked.node(NODE).released_at == 0:
+        harness.passes(5)
+        harness.daemon.slurm_reader.read()
+    assert harness.released == [NODE]
+
+
 @pytest.mark.parametrize("gap_s", [20, 300])
 def test_a_slow_answer_after_a_gap_releases_no_node(harness: DaemonHarness, gap_s: float) -> None:
     """The daemon was stopped during the one before: nobody knows that slurmctld is slow."""

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import cast
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 from clockkit import SetClock
@@ -27,7 +27,7 @@ from muster.autoscaler.reconcile.model import (
     VmList,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
 
 NAMES = [f"lab-debug-{number}" for number in range(50)]
@@ -146,7 +146,14 @@ class Steps:
         """When the daemon decided."""
         self.nodes = {name: Node(name, Power.POWERING_DOWN) for name in NAMES}
         self.vms = VmList(Vm(name, "z", name, "RUNNING", 900) for name in NAMES)
-        cloud = Mock(sets=dict, vms=lambda: self.vms, submit=self.done.append)
+        self.send_until: list[float] = []
+        """Until when deletions may be sent, by each decision."""
+        cloud = Mock(
+            sets=dict,
+            vms=lambda: self.vms,
+            submit=self.done.append,
+            send_deletions_until=self.send_until.append,
+        )
         cloud.quotas.return_value = Quotas()
         self.daemon = Daemon(
             ObservedState("lab", 0),
@@ -233,4 +240,33 @@ def test_a_deletion_among_others_is_withdrawn_at_once(steps: Steps):
     steps.second(NodesRead(steps.clock.since_boot, steps.nodes | {name: Node(name, Power.UP)}))
     assert [action for action in steps.done if isinstance(action, Withdraw)] == [
         Withdraw(steps.vms[0])
+    ]
+
+
+def test_deletions_are_sent_only_while_the_states_by_which_they_were_judged_are_not_old(
+    steps: Steps,
+) -> None:
+    read_at = steps.clock.since_boot - 1
+    assert steps.send_until == [read_at + STALE_S]
+    # slurmctld does not answer.
+    for _ in range(100):
+        steps.second()
+    assert {*steps.send_until} == {read_at + STALE_S}
+    # The process is stopped: what it knows is judged when it is read again.
+    steps.clock.passes(300)
+    steps.second()
+    assert {*steps.send_until} == {read_at + STALE_S}
+    steps.daemon.cloud_reader.read()
+    steps.second(NodesRead(steps.clock.since_boot, dict(steps.nodes)))
+    assert steps.send_until[-1] == steps.clock.since_boot - 1 + STALE_S
+
+
+def test_a_deletion_is_withdrawn_before_the_others_may_be_sent_for_longer(steps: Steps) -> None:
+    order = Mock()
+    steps.daemon.cloud = order
+    name = NAMES[0]
+    steps.second(NodesRead(steps.clock.since_boot, steps.nodes | {name: Node(name, Power.UP)}))
+    assert order.mock_calls == [
+        call.submit(Withdraw(steps.vms[0])),
+        call.send_deletions_until(steps.clock.since_boot - 1 + STALE_S),
     ]

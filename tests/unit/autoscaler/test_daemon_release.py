@@ -3,17 +3,28 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
+from clockkit import SetClock
 from driverkit import until
 
 from muster.autoscaler.clock import Clock
 from muster.autoscaler.daemon import Daemon
 from muster.autoscaler.messages import Called, Inbox
-from muster.autoscaler.readers import FRESH_S, RELEASE_S, Pace
-from muster.autoscaler.reconcile.model import Node, Power, Quotas, Request, VmList
+from muster.autoscaler.readers import FRESH_S, RELEASE_S, Failures, Pace, SlurmReader
+from muster.autoscaler.reconcile.model import (
+    Node,
+    Power,
+    Quotas,
+    Released,
+    ReleaseNodes,
+    Request,
+    VmList,
+)
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
+from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.definition.checks.slurm_values import SHORTEST_SUSPEND_S
 
 NODES = ("lab-debug-0", "lab-debug-1")
@@ -81,3 +92,21 @@ def test_a_node_that_has_come_into_service_is_not_released(harness: DaemonHarnes
 def test_no_definition_has_slurm_ask_for_a_node_before_its_last_release_is_over() -> None:
     """The states that a release rests on may be as old as STALE_S when it is decided."""
     assert SHORTEST_SUSPEND_S >= STALE_S + RELEASE_S + FRESH_S
+
+
+def test_a_node_that_somebody_has_set_down_since_is_not_released() -> None:
+    """slurmctld had refused the release for a while."""
+    node = Node("lab-debug-0", Power.UP, down=True, not_responding=True, reason="Not responding")
+    slurm, clock, inbox = Mock(nodes=lambda: [node]), SetClock(), Inbox()
+    reader = SlurmReader(slurm, inbox, Failures(inbox, clock), Pace(), clock)
+    slurm.release_nodes.side_effect = SlurmError("no answer")
+    action = ReleaseNodes((node.name,), "slurmd has not answered for 600 s", node.state)
+    reader.release(clock.monotonic(), action)
+    reader.read()
+    assert slurm.release_nodes.call_count == 1
+    clock.passes(20)
+    node = replace(node, reason="look at its disk", by_hand=True)
+    reader.read()
+    assert slurm.release_nodes.call_count == 1
+    messages = [inbox.get() for _ in range(inbox.qsize())]
+    assert Released(action) in messages

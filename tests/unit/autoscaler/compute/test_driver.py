@@ -160,10 +160,21 @@ def test_a_deletion_that_a_node_waits_for_needs_no_thread_of_others(slow: Driver
 
 def test_a_vm_is_probed_by_its_name(harness: DriverHarness):
     harness.make("lab-debug-0")
-    there = ProbeResult("lab-debug-0", ZONE, exists=True, status="RUNNING")
+    vm_id = harness.vm("lab-debug-0").id
+    there = ProbeResult("lab-debug-0", ZONE, exists=True, id=vm_id, status="RUNNING")
     assert harness.probe("lab-debug-0") == there
     assert harness.probe("lab-debug-0", report=True) == replace(there, of_report=True)
     assert harness.probe("lab-debug-1") == ProbeResult("lab-debug-1", ZONE, exists=False)
+
+
+@pytest.mark.parametrize(
+    "labels", [{}, LABELS | {"muster-cluster": "other"}, LABELS | {"muster-role": "login"}]
+)
+def test_a_vm_of_the_name_that_is_no_node_of_the_cluster_is_none(
+    harness: DriverHarness, labels: dict[str, str]
+):
+    harness.make("lab-debug-0", labels=labels)
+    assert harness.probe("lab-debug-0") == ProbeResult("lab-debug-0", ZONE, exists=False)
 
 
 def test_a_vm_s_report_is_read_if_it_is_asked_for(harness: DriverHarness):

@@ -234,7 +234,7 @@ def test_a_vm_of_another_owner_with_the_name_is_a_failure(harness: DriverHarness
     assert {name: why.code for name, why in event.failed.items()} == {
         "lab-debug-1": "alreadyExists"
     }
-    assert "not one of cluster lab" in event.failed["lab-debug-1"].message
+    assert "not a node of cluster lab" in event.failed["lab-debug-1"].message
     assert harness.names() == set(names(3))
 
 

@@ -1,5 +1,6 @@
-"""A deletion that waits can be withdrawn; one that Google has got can't."""
+"""A deletion that waits can be withdrawn, and is sent only until a time; later it can't."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,7 @@ from driverkit import BUSY, DriverHarness, lost_vm, until
 
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.delete import WITHDRAWN
+from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.reconcile.model import Delete, Deleted, Vm, Withdraw
 from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
@@ -93,3 +95,54 @@ def test_one_that_is_asked_for_again_is_done(harness: DriverHarness, vm: Vm):
     harness.google.submit(Delete(vm, "idle"))
     assert harness.take_events(2) == [Deleted(vm, WITHDRAWN), Deleted(vm)]
     assert harness.names() == set()
+
+
+def test_one_that_was_decided_by_states_that_are_old_is_not_sent_until_it_is_judged_again(
+    harness: DriverHarness, vm: Vm
+):
+    harness.google.send_deletions_until(harness.clock.monotonic() - 1)
+    harness.google.submit(Delete(vm, "idle"))
+    harness.clock.sleep(20)
+    assert harness.calls() == {}
+    harness.google.send_deletions_until(harness.clock.monotonic() + 45)
+    assert harness.take_events(1) == [Deleted(vm)]
+    assert harness.names() == set()
+
+
+def test_one_that_is_not_wanted_when_it_is_judged_again_was_never_sent(
+    harness: DriverHarness, vm: Vm
+):
+    """As after a time in which this process was stopped."""
+    harness.google.send_deletions_until(harness.clock.monotonic() - 1)
+    harness.google.submit(Delete(vm, "idle"))
+    harness.clock.sleep(20)
+    harness.google.submit(Withdraw(vm))
+    harness.google.send_deletions_until(harness.clock.monotonic() + 45)
+    assert harness.take_events(1) == [Deleted(vm, WITHDRAWN)]
+    assert harness.names() == {NAME}
+    assert "instances.delete" not in harness.calls()
+
+
+def test_the_time_is_looked_at_again_before_the_call(cloud: Cloud, harness: DriverHarness, vm: Vm):
+    """The states become old while Google reads the id; its deadline counts from the next try."""
+    slow = DriverHarness(cloud, harness.clock, Limits(deadline_s=60, try_s=30))
+    times = [harness.clock.monotonic() - 1, math.inf]
+    during(harness, "GET", lambda: slow.google.send_deletions_until(times.pop(0)))
+    slow.google.submit(Delete(vm, "idle"))
+    until(lambda: slow.calls().get("instances.get"))
+    harness.clock.sleep(70)
+    assert "instances.delete" not in slow.calls()
+    slow.google.send_deletions_until(math.inf)
+    assert slow.take_events(1) == [Deleted(vm)]
+    slow.google.close()
+    assert harness.names() == set()
+
+
+def test_before_a_time_was_said_none_is_sent(harness: DriverHarness, vm: Vm):
+    google = Google(
+        "demo-project", "lab", harness.events.append, None, harness.credentials, clock=harness.clock
+    )
+    google.submit(Delete(vm, "idle"))
+    harness.clock.sleep(20)
+    google.close()
+    assert harness.names() == {NAME}

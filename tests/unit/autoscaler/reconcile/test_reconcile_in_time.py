@@ -4,6 +4,7 @@ MUSTER_SEED=N repeats a run's schedules. One that fails is printed, as simple as
 """
 
 import logging
+import math
 import random
 import re
 import time
@@ -76,6 +77,36 @@ def test_what_a_zone_keeps_from_a_daemon_that_begins_is_no_delay() -> None:
     seldom += ("stopped in boot",)
     rates = dict.fromkeys(often, RATES[1]) | dict.fromkeys(seldom, RATES[0])
     assert SimulatedRun(Schedule(3839, rates)).play() == []
+
+
+@pytest.mark.parametrize("trouble", ["stopped", "no answers"])
+def test_a_deletion_that_waited_does_not_end_a_vm_that_slurm_has_accepted_since(
+    trouble: str,
+) -> None:
+    """The VM takes 300 s until it runs: its node was given up, and is asked for again meanwhile."""
+    run = SimulatedRun(Schedule(0))
+    run.slurm.submit("debug", 11, 9000)
+    for _ in range(100):
+        run.second()
+    run.slurm.submit("debug", 1, 200)
+    begin = run.now
+    run.cloud.runs_at["12"] = begin + 300
+    while run.now < begin + 160:
+        run.second()
+        # From a while after the node's release on.
+        run.cloud.deletions_wait_until = begin + 200 if trouble == "stopped" else begin + 345
+    if trouble == "stopped":
+        run.stop(170)
+    else:
+        while run.now < begin + 270:
+            run.second()
+        run.hangs_until = begin + 400
+        run.cloud.no_token_until = begin + 340
+    while run.now < begin + 620:
+        run.second()
+    assert run.oracle.wrong == []
+    assert run.slurm.done == [2]
+    assert run.cloud.born == 12, "the node has the VM that was made first"
 
 
 def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
@@ -166,7 +197,7 @@ def test_whatever_happens_often_the_oracle_finds_nothing_wrong(
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
 
-SOUND = (Power.UP, False, False)
+SOUND = (Power.UP, False, False, False)
 """State of a node in service."""
 WITHIN = 200
 """Schedules within which each planted bug must be found."""
@@ -306,11 +337,24 @@ class DeletedByName(Planted):
     """A deletion that waited is sent by name, and ends the VM that has the name then."""
 
     says = "a later VM|its VM in"
-    needs = ("answer lost", "gone and is in lists", "list late", "stale list", "zone unreachable")
+    needs = ("answer lost", "gone and is in lists", "list late", "preempted and gone")
+    needs += ("stale list", "works and is in no list", "zone unreachable")
 
     def start(self) -> None:
         super().start()
         self.cloud.there = lambda vm: self.there(vm.name, vm.zone)  # type: ignore[method-assign]
+
+
+@dataclass
+class SendsAllDeletions(SimCloud):
+    """A driver that sends deletions whenever it can."""
+
+    @property
+    def send_until(self) -> float:  # type: ignore[override]
+        return math.inf
+
+    @send_until.setter
+    def send_until(self, time: float) -> None: ...
 
 
 class DeletionExpires(DeletedByName):
@@ -322,6 +366,23 @@ class DeletionExpires(DeletedByName):
         super().submit(action)
         if isinstance(action, Delete):
             self.world.at(self.now + 180, lambda: self.cloud.delete(action.vm))
+
+
+class DeletionNotJudgedAgain(Planted):
+    """A deletion that waits is sent when it can be, however long ago it was judged."""
+
+    says = "is in service and its VM"
+    needs = ("deletions wait", "runs late", "stopped")
+
+    def called(self, stopped: float = STOPPED) -> None:
+        # Stopped where it matters: SLURM may ask again for a node whose VM does not run yet.
+        waiting = [deletion.vm for deletion in self.cloud.waiting.values()]
+        if any(vm.id in self.cloud.runs_at for vm in waiting) and self.random.random() < 0.01:
+            self.stop(300)
+        super().called(stopped)
+
+    def new_cloud(self) -> SimCloud:
+        return SendsAllDeletions(self.faults, self.oracle, self.clock, self._works, self.world)
 
 
 class GoneForgotten(DeletedByName):
@@ -577,6 +638,7 @@ PLANTED = (
     ReleasedUnread,
     DeletedByName,
     DeletionExpires,
+    DeletionNotJudgedAgain,
     GoneForgotten,
     OldNews,
     DeadlinesByNow,
