@@ -140,12 +140,13 @@ def test_nobody_else_reads_the_password(host):
 
 
 def test_slurm_finds_the_database_well_set(host):
-    log = host.file("/var/log/slurm/slurmdbd.log").content_string
-    # Other tests start it with a database that nobody tuned.
-    of_this_start = log.rpartition("Terminate signal")[2]
-    assert "slurmdbd version" in of_this_start
-    assert "unrecognized" not in of_this_start
-    assert "not recommended values" not in of_this_start
+    # Other tests start it with a database that nobody tuned, and do not wait for what it says.
+    of_this_start = "tac /var/log/slurm/slurmdbd.log | sed '/Terminate signal/q'"
+    version = f"{of_this_start} | grep --count 'slurmdbd version'"
+    assert wait_for(host, version, "1") == "1"
+    said = host.check_output(of_this_start)
+    assert "unrecognized" not in said
+    assert "not recommended values" not in said
 
 
 def test_a_rotated_log_is_left_alone(host):
