@@ -452,6 +452,39 @@ class StoppedInOldList(Planted):
         return actions, after
 
 
+class HeldIsGivenUp(Planted):
+    """A node that somebody set down is released as one that SLURM gave up."""
+
+    says = "is held by somebody"
+    needs = ("held by hand",)
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        held = {
+            name: replace(node, reason="ResumeTimeout reached")
+            for name, node in observed.nodes.items()
+            if node.down and node.by_hand
+        }
+        return reconcile(replace(observed, nodes={**observed.nodes, **held}), tracked)
+
+
+class PreemptedByOneList(Planted):
+    """A node that says that Google takes its VM back is released by one list that lacks the VM."""
+
+    says = "runs on sound VMs and is lost"
+    needs = ("list with a gap", "preempted with notice", "works and is in no list")
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        for name, node in observed.nodes.items():
+            if node.drained and node.leaving and node.busy and name not in observed.vms.by_name:
+                actions.append(ReleaseNodes((name,), "its VM was taken back (spot)", node.state))
+        return actions, after
+
+
 @dataclass
 class TakesBack(SimCloud):
     """An insert whose end is unknown deletes what it has made."""
@@ -643,6 +676,8 @@ PLANTED = (
     OldNews,
     DeadlinesByNow,
     StoppedInOldList,
+    HeldIsGivenUp,
+    PreemptedByOneList,
     InsertTakesBack,
     LooksInCurrentZones,
     ClosedByDate,
