@@ -42,7 +42,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
         vm = _current(observed, before, vm_of(observed, before, name))
         record = _noted(observed, tracked.zones, before, vm)
         evidence = _evidence(observed, tracked.zones, record, vm)
-        phase, act = step(record.phase, evidence)
+        phase, act = step(record.phase, evidence, name)
         if act is Act.RELEASE:
             release[name] = Release(evidence, _reason(observed.timeouts, evidence, record, vm))
         elif act is Act.READ_REPORT and vm and record.vm:

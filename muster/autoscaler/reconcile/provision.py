@@ -109,17 +109,25 @@ def _inserts(
                 for name in names[first : first + MOST]
             }
             tries = max(started(record).attempts for record in lot.values()) + 1
-            insert = _insert(group, choice, lot, tries)
+            insert = _insert(observed, group, choice, lot, tries)
             inserts.append(insert)
             now = observed.now
-            records |= {name: _sent(now, record, insert, tries) for name, record in lot.items()}
+            records |= {
+                name: _sent(now, name, record, insert, tries) for name, record in lot.items()
+            }
             breaker = tracked.breakers.get(choice.pool)
             if breaker and group.need >= breaker.size:
                 breakers[choice.pool] = replace(breaker, trial=insert.id)
     return Verdicts(records, breakers, release, inserts)
 
 
-def _insert(group: NodeGroup, choice: Choice, lot: Mapping[str, NodeRecord], tries: int) -> Insert:
+def _insert(
+    observed: ObservedState,
+    group: NodeGroup,
+    choice: Choice,
+    lot: Mapping[str, NodeRecord],
+    tries: int,
+) -> Insert:
     since = max(started(record).asked for record in lot.values())
     # The id is the same after a restart of the daemon: Google does each id only once.
     facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(lot))}"
@@ -130,11 +138,12 @@ def _insert(group: NodeGroup, choice: Choice, lot: Mapping[str, NodeRecord], tri
         least=len(lot) if group.job else 1,
         job=group.job.id if group.job else 0,
         placement=group.job is not None and group.node_set.compact,
+        sent_at=observed.now,
     )
 
 
-def _sent(now: float, record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
+def _sent(now: float, name: str, record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
     start = replace(started(record), attempts=tries, inserted_at=now, again=0.0, failure=None)
-    phase, _ = step(record.phase, Evidence.ROOM)
+    phase, _ = step(record.phase, Evidence.ROOM, name)
     record = record.to(phase, start.asked).without_vm()
     return replace(record, start=start, insert=insert.id, insert_for=start.asked)

@@ -124,6 +124,8 @@ class Deletion:
     """When it failed first; 0: it has not. Before, it may have waited for minutes to be sent."""
     again: float = math.inf
     """When it may be asked for again; infinite while it is under way."""
+    asked_at: float = 0
+    """When it was asked for."""
     urgent: bool = False
     withdrawn: bool = False
     """It is not wanted any more, and ends soon."""

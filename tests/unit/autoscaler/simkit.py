@@ -12,6 +12,7 @@ nothing of the daemon.
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import simcloud
@@ -566,7 +567,7 @@ class SimulatedRun:
                     slurm.mute[vm] = now, now + random.uniform(300, 1200)
                 case "held by hand":
                     slurm.hold(name, down=random.random() < 0.5)
-                    self.world.at(now + random.uniform(30, 300), lambda: slurm.resume_held(name))
+                    self.world.at(now + random.uniform(30, 300), partial(slurm.resume_held, name))
                 case _:
                     self._take_back(vm)
 
