@@ -51,9 +51,9 @@ ENDED_S = 20.0
 """Within it slurmctld ends a start whose ResumeTimeout is over; its power_save thread looks at each
 node every few seconds."""
 INSERT_S, DELETION_S = 300.0, 3600.0
-"""The driver tells of an insert after 120 s (`compute.api_client.Limits`), and of a deletion so long
-after it could be sent. Who has not heard for longer reads VMs by name, and asks for deletions again.
-"""
+"""The driver tells how an insert ended after 120 s (`compute.api_client.Limits`), and a deletion so
+long after it could be sent. After these times the VM is read by name, or its deletion asked for
+again."""
 WITHDRAWN = "withdrawn"
 """Code of a deletion that `Withdraw` has ended."""
 
@@ -88,7 +88,7 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
     read = Readings(
         observed.nodes, observed.nodes_at, observed.vms, observed.vms_at, observed.requests
     )
-    fresh = tracked.read is None or not read.are(tracked.read)
+    fresh = tracked.read is None or not read.same_as(tracked.read)
     if fresh:
         for name in observed.powering_up():
             nodes[name] = _asked(observed, tracked, nodes.get(name, NOTHING), name)
@@ -152,13 +152,14 @@ def _inserted(
         if record.start is None:
             return record
         facts = record.vm or VmFacts(0)
-        made = replace(facts, seen_at=observed.now, pool=insert.choice.pool, lacking_at=0.0)
+        made = replace(facts, known_at=observed.now, pool=insert.choice.pool, lacking_at=0.0)
         return _advanced(
             replace(record, vm=made, lookup=None), name, Evidence.INSERTED, observed.now
         )
     # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
     help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
-    return _refused(observed, record, name, insert.choice, failure, help_is if own else None)
+    held_against = help_is if own else None
+    return _refused(observed, record, name, insert.choice, failure, help_is=held_against)
 
 
 def _refused(
@@ -167,6 +168,7 @@ def _refused(
     name: str,
     choice: Choice,
     failure: Failure,
+    *,
     help_is: Remedy | None,
 ) -> NodeRecord:
     """Apply a failure; `help_is` None: of the insert of an earlier start, not held against this."""
@@ -226,7 +228,7 @@ def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> Nod
     before = record.deletions.get(vm.id, Deletion(vm))
     before = replace(before, failed_at=before.failed_at or observed.now)
     if record.start:
-        record = replace(record, start=replace(record.start, undeleted=failure))
+        record = replace(record, start=replace(record.start, deletion_failure=failure))
         deletion = replace(before, again=observed.now + DELETED_AGAIN_S)
     else:
         # After as long as it has failed; if SLURM asks for the node again, it is tried at once.
@@ -255,11 +257,11 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
         )
     if record.vm and event.exists:
         # A list will have it: this one, or the next one of the name in the zone.
-        seen = replace(record.vm, seen_at=observed.now, lacking_at=0.0)
-        if event.id and seen.id and event.id != seen.id:
-            seen = replace(seen, id="", running_at=0.0)
+        facts = replace(record.vm, known_at=observed.now, lacking_at=0.0)
+        if event.id and facts.id and event.id != facts.id:
+            facts = replace(facts, id="", running_at=0.0)
             record = record.to(Phase.CREATED, observed.now)
-        return replace(record, vm=seen, lookup=None)
+        return replace(record, vm=facts, lookup=None)
     if not event.exists or event.status in STOPPED:
         stopped = event.status if event.exists else lookup.stopped
         without = lookup.without | {event.zone}
@@ -346,7 +348,7 @@ def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> 
     ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
     if not start.doubted_at or observed.nodes_at < ends_at:
         return None
-    return Start(start.doubted_at, start.oldest, seen=observed.now)
+    return Start(start.doubted_at, start.oldest, noticed_at=observed.now)
 
 
 def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
@@ -363,7 +365,7 @@ def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
     oldest = -math.inf if asked is None else asked - skew_s
     if 0 < read_at < observed.nodes_at:
         oldest, first = max(oldest, read_at - skew_s), max(read_at, first - STALE_S)
-    return Start(first, oldest, seen=observed.now)
+    return Start(first, oldest, noticed_at=observed.now)
 
 
 def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:

@@ -337,8 +337,9 @@ class DeletedByName(Planted):
     """A deletion that waited is sent by name, and ends the VM that has the name then."""
 
     says = "a later VM|its VM in"
-    needs = ("answer lost", "gone and is in lists", "list late", "preempted and gone")
-    needs += ("stale list", "works and is in no list", "zone unreachable")
+    needs = ("answer lost", "deletions wait", "gone and is in lists", "list late")
+    needs += ("preempted and gone", "request lost", "stale list", "stopped")
+    needs += ("works and is in no list", "zone unreachable")
 
     def start(self) -> None:
         super().start()

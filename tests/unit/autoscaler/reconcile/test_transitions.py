@@ -49,5 +49,5 @@ def test_a_node_that_slurm_waits_for_leaves_that_only_by_a_verdict():
 
 
 def test_what_the_table_does_not_have_is_said_with_the_node():
-    with pytest.raises(ValueError, match="lab-debug-0: .*`settled` when its insert failed"):
+    with pytest.raises(ValueError, match=r"lab-debug-0: .*`settled` when its insert failed"):
         step(Phase.SETTLED, Evidence.REFUSED, "lab-debug-0")
