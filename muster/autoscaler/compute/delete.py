@@ -93,14 +93,14 @@ class _Queue:
         """Remove those that are due: urgent ones, or if there are none the others."""
         self._sort(now)
         for urgent, heap in self._due.items():
-            lot: list[_Deletion] = []
-            while heap and len(lot) < most:
+            batch: list[_Deletion] = []
+            while heap and len(batch) < most:
                 deletion = heapq.heappop(heap)[2]
                 if deletion.queued and deletion.urgent is urgent:
                     deletion.queued = False
-                    lot.append(deletion)
-            if lot:
-                return lot
+                    batch.append(deletion)
+            if batch:
+                return batch
         return []
 
     def _sort(self, now: float) -> None:
@@ -217,21 +217,21 @@ class Deletes:
 
     def _run(self, only_urgent: bool) -> None:
         while not self._stop.is_set():
-            lot = self._next(only_urgent)
-            if not lot:
+            batch = self._next(only_urgent)
+            if not batch:
                 continue
             try:
-                self._request(lot)
+                self._request(batch)
             except TooLateError:
                 return
             except Exception as error:
                 # Each deletion must get its event, and this thread serves the others too.
                 log.exception("unexpected error")
-                for deletion in lot:
+                for deletion in batch:
                     self._end(deletion, errors.unexpected(error))
             finally:
                 with self._changed:
-                    self._requests[lot[0].vm.zone] -= 1
+                    self._requests[batch[0].vm.zone] -= 1
                     self._changed.notify()
 
     def _next(self, only_urgent: bool) -> list[_Deletion]:
@@ -261,31 +261,31 @@ class Deletes:
             self._requests[zone] += 1
             return self._queues[zone].take(now, self._most)
 
-    def _request(self, lot: list[_Deletion]) -> None:
+    def _request(self, batch: list[_Deletion]) -> None:
         # All before the reading: nothing waits between it and the deletion.
         for bucket in (self._reads, self._bucket):
             # A node may begin to wait for one of them meanwhile.
-            bucket.take(math.inf, urgent=lambda: any(one.urgent for one in lot), count=len(lot))
-        self._delete(self._same(self._wanted(lot)))
+            bucket.take(math.inf, urgent=lambda: any(one.urgent for one in batch), count=len(batch))
+        self._delete(self._same(self._wanted(batch)))
 
-    def _wanted(self, lot: list[_Deletion]) -> list[_Deletion]:
+    def _wanted(self, batch: list[_Deletion]) -> list[_Deletion]:
         """Return those that have not been withdrawn; none if they must be judged again first."""
         with self._changed:
-            lot = [one for one in lot if self._pending.get(one.vm.id) is one]
+            batch = [one for one in batch if self._pending.get(one.vm.id) is one]
             now = self._clock.monotonic()
             if now <= self._until:
-                return lot
-            for deletion in lot:
+                return batch
+            for deletion in batch:
                 self._put(now, deletion)
             return []
 
-    def _same(self, lot: list[_Deletion]) -> list[_Deletion]:
+    def _same(self, batch: list[_Deletion]) -> list[_Deletion]:
         """Return those whose VM is there by its id; end the others, or try them again later."""
         began = self._clock.monotonic()
-        for deletion in lot:
+        for deletion in batch:
             deletion.until = deletion.until or began + self._transport.limits.deadline_s
         there = []
-        for deletion, answer in self._batch("instances.get", "GET", lot, lambda _: "fields=id"):
+        for deletion, answer in self._batch("instances.get", "GET", batch, lambda _: "fields=id"):
             if isinstance(answer, CloudError):
                 self._refused(deletion, "instances.get", answer, self._reads)
             elif answer.get("id") == deletion.vm.id:
@@ -295,13 +295,13 @@ class Deletes:
                 self._end(deletion, None)
         return there
 
-    def _delete(self, lot: list[_Deletion]) -> None:
+    def _delete(self, batch: list[_Deletion]) -> None:
         with self._changed:
-            lot = self._wanted(lot)
-            for deletion in lot:
+            batch = self._wanted(batch)
+            for deletion in batch:
                 deletion.sent = True
         answers = self._batch(
-            "instances.delete", "DELETE", lot, lambda one: f"requestId={one.request_id}"
+            "instances.delete", "DELETE", batch, lambda one: f"requestId={one.request_id}"
         )
         for deletion, answer in answers:
             try:
@@ -312,17 +312,17 @@ class Deletes:
                 self._end(deletion, errors.unexpected(error))
 
     def _batch(
-        self, method: str, verb: str, lot: list[_Deletion], query: Callable[[_Deletion], str]
+        self, method: str, verb: str, batch: list[_Deletion], query: Callable[[_Deletion], str]
     ) -> Iterable[tuple[_Deletion, Answer]]:
         """Send a call for each, and return them with their answers."""
-        if not lot:
+        if not batch:
             return ()
         calls = [
             (verb, f"{self._project}/zones/{vm.zone}/instances/{vm.name}?{query(one)}")
-            for one in lot
+            for one in batch
             for vm in [one.vm]
         ]
-        return zip(lot, self._transport.batch(method, calls), strict=True)
+        return zip(batch, self._transport.batch(method, calls), strict=True)
 
     def _answered(self, deletion: _Deletion, answer: Answer) -> None:
         if isinstance(answer, CloudError):

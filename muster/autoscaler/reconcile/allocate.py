@@ -23,7 +23,7 @@ class NodeGroup:
     names: tuple[str, ...]
     job: Job | None = None
     """The job that needs all of them; None: each counts for itself."""
-    beside: frozenset[CapacityPool] = frozenset()
+    job_pools: frozenset[CapacityPool] = frozenset()
     """Where other nodes of the job and the set have their VMs: these go there too. Empty: none has
     one."""
 
@@ -65,7 +65,7 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
     since: Counter[CapacityPool] = Counter()
     for name, record in tracked.nodes.items():
         insert = tracked.inserts.get(record.insert)
-        made = record.vm.pool if record.vm and record.vm.seen_at >= quotas.at else None
+        made = record.vm.pool if record.vm and record.vm.known_at >= quotas.at else None
         pool = insert.choice.pool if insert else made
         listed = observed.vms.by_name.get(name, ())
         # One in another zone is another VM.
@@ -113,7 +113,7 @@ def _allocate(
         if state is BreakerState.OPEN or not fit or (group.job and len(fit) < len(names)):
             # A job's nodes go together: a choice that refused one of them is out.
             continue
-        if group.beside and pool not in group.beside:
+        if group.job_pools and pool not in group.job_pools:
             continue
         if state is BreakerState.HALF_OPEN or (trial and pool in trials):
             allocation.waits += fit
@@ -147,7 +147,7 @@ def no_room(observed: ObservedState, tracked: TrackedState, group: NodeGroup, na
         pool = choice.pool
         breaker = tracked.breakers.get(pool)
         failures = refused(tracked, name, choice)
-        if group.beside and pool not in group.beside:
+        if group.job_pools and pool not in group.job_pools:
             reasons.append(f"{pool} is not where the other VMs of its job are")
         elif failures and failures[-1].code == NAME_TAKEN:
             # Of all pools of the zone.

@@ -1,7 +1,7 @@
 """Apply the results of actions, and SLURM's newest states, to the tracked state; pure."""
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from muster.autoscaler.reconcile import circuit_breaker
@@ -50,6 +50,10 @@ DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 ENDED_S = 20.0
 """Within it slurmctld ends a start whose ResumeTimeout is over; its power_save thread looks at each
 node every few seconds."""
+INSERT_S, DELETION_S = 300.0, 3600.0
+"""The driver tells how an insert ended after 120 s (`compute.api_client.Limits`), and a deletion so
+long after it could be sent. After these times the VM is read by name, or its deletion asked for
+again."""
 WITHDRAWN = "withdrawn"
 """Code of a deletion that `Withdraw` has ended."""
 
@@ -60,7 +64,7 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
         tracked = replace(tracked, began=observed.now)
     nodes = dict(tracked.nodes)
     inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
-    for event in observed.events:
+    for event in (*observed.events, *_overdue(observed, tracked)):
         match event:
             case Inserted() if event.id in inserts:
                 outcome = _Outcome(inserts.pop(event.id), event)
@@ -84,7 +88,7 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
     read = Readings(
         observed.nodes, observed.nodes_at, observed.vms, observed.vms_at, observed.requests
     )
-    fresh = tracked.read is None or not read.are(tracked.read)
+    fresh = tracked.read is None or not read.same_as(tracked.read)
     if fresh:
         for name in observed.powering_up():
             nodes[name] = _asked(observed, tracked, nodes.get(name, NOTHING), name)
@@ -97,9 +101,17 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
     return TrackedState(nodes, inserts, breakers, tracked.began, zones, read, fresh, changed)
 
 
-def moved(record: NodeRecord, evidence: Evidence, at: float) -> NodeRecord:
-    """Return a record after evidence that needs no action."""
-    phase, _ = step(record.phase, evidence)
+def _overdue(observed: ObservedState, tracked: TrackedState) -> Iterator[Inserted]:
+    """Yield ends of the inserts of which the driver has not told one: nobody waits for ever."""
+    told = {event.id for event in observed.events if isinstance(event, Inserted)}
+    for insert in tracked.inserts.values():
+        if insert.id not in told and observed.now > insert.sent_at + INSERT_S:
+            yield Inserted(insert.id, whole=Failure("timeout", "how it ended was never told"))
+
+
+def _advanced(record: NodeRecord, name: str, evidence: Evidence, at: float) -> NodeRecord:
+    """Return a node's record after evidence that needs no action."""
+    phase, _ = step(record.phase, evidence, name)
     return record.settled(at) if phase is Phase.SETTLED else record.to(phase, at)
 
 
@@ -140,18 +152,23 @@ def _inserted(
         if record.start is None:
             return record
         facts = record.vm or VmFacts(0)
-        made = replace(facts, seen_at=observed.now, pool=insert.choice.pool, lacking_at=0.0)
-        return moved(replace(record, vm=made, lookup=None), Evidence.INSERTED, observed.now)
+        made = replace(facts, known_at=observed.now, pool=insert.choice.pool, lacking_at=0.0)
+        return _advanced(
+            replace(record, vm=made, lookup=None), name, Evidence.INSERTED, observed.now
+        )
     # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
     help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
-    return _refused(observed, record, insert.choice, failure, help_is if own else None)
+    held_against = help_is if own else None
+    return _refused(observed, record, name, insert.choice, failure, help_is=held_against)
 
 
 def _refused(
     observed: ObservedState,
     record: NodeRecord,
+    name: str,
     choice: Choice,
     failure: Failure,
+    *,
     help_is: Remedy | None,
 ) -> NodeRecord:
     """Apply a failure; `help_is` None: of the insert of an earlier start, not held against this."""
@@ -174,10 +191,10 @@ def _refused(
     if not is_outcome_unknown(failure):
         # A VM that is listed as stopped is not from before one that was made now.
         record = replace(record, start=replace(start, inserted_at=-math.inf))
-        return moved(record, Evidence.REFUSED, observed.now)
+        return _advanced(record, name, Evidence.REFUSED, observed.now)
     # Only lists and the VM's name tell whether it can be asked for elsewhere.
     maybe = record.vm or VmFacts(observed.now, choice.pool)
-    return moved(replace(record, vm=maybe), Evidence.UNKNOWN, observed.now)
+    return _advanced(replace(record, vm=maybe), name, Evidence.UNKNOWN, observed.now)
 
 
 def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], now: float, outcome: _Outcome) -> None:
@@ -211,7 +228,7 @@ def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> Nod
     before = record.deletions.get(vm.id, Deletion(vm))
     before = replace(before, failed_at=before.failed_at or observed.now)
     if record.start:
-        record = replace(record, start=replace(record.start, undeleted=failure))
+        record = replace(record, start=replace(record.start, deletion_failure=failure))
         deletion = replace(before, again=observed.now + DELETED_AGAIN_S)
     else:
         # After as long as it has failed; if SLURM asks for the node again, it is tried at once.
@@ -229,7 +246,8 @@ def _reported(_: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeR
 
 def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeRecord:
     lookup = record.lookup
-    if lookup is None:
+    if lookup is None or event.zone not in lookup.asked:
+        # The answer to an earlier search.
         return record
     if event.failure:
         # Without an answer nothing is known of that zone: it is asked again, not at once.
@@ -239,16 +257,16 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
         )
     if record.vm and event.exists:
         # A list will have it: this one, or the next one of the name in the zone.
-        seen = replace(record.vm, seen_at=observed.now, lacking_at=0.0)
-        if event.id and seen.id and event.id != seen.id:
-            seen = replace(seen, id="", running_at=0.0)
+        facts = replace(record.vm, known_at=observed.now, lacking_at=0.0)
+        if event.id and facts.id and event.id != facts.id:
+            facts = replace(facts, id="", running_at=0.0)
             record = record.to(Phase.CREATED, observed.now)
-        return replace(record, vm=seen, lookup=None)
+        return replace(record, vm=facts, lookup=None)
     if not event.exists or event.status in STOPPED:
         stopped = event.status if event.exists else lookup.stopped
         without = lookup.without | {event.zone}
         return replace(record, lookup=replace(lookup, without=without, stopped=stopped))
-    found = _still_in_service(moved(record, Evidence.FOUND, observed.now), record)
+    found = _still_in_service(_advanced(record, event.name, Evidence.FOUND, observed.now), record)
     return replace(found, verified_at=observed.now)
 
 
@@ -257,8 +275,10 @@ def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> Nod
         return record
     waits = record.start is not None and observed.is_powering_up(name)
     if waits:
-        return moved(record, Evidence.STILL_ASKED, observed.now)
-    return _still_in_service(moved(record, Evidence.RELEASE_NOT_SHOWN, observed.now), record)
+        return _advanced(record, name, Evidence.STILL_ASKED, observed.now)
+    return _still_in_service(
+        _advanced(record, name, Evidence.RELEASE_NOT_SHOWN, observed.now), record
+    )
 
 
 def _still_in_service(record: NodeRecord, before: NodeRecord) -> NodeRecord:
@@ -293,11 +313,11 @@ def _asked(
     # What an insert has said since the last request belongs to that one.
     record = replace(record.settled(observed.now), start=start)
     if known:
-        return moved(record, Evidence.ASKED, observed.now)
+        return _advanced(record, name, Evidence.ASKED, observed.now)
     # An earlier daemon, or an earlier start, may have made the VM in a zone that would not be
     # chosen now, and one list that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
-    return moved(maybe, Evidence.ASKED_BEFORE, observed.now)
+    return _advanced(maybe, name, Evidence.ASKED_BEFORE, observed.now)
 
 
 def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:
@@ -328,7 +348,7 @@ def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> 
     ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
     if not start.doubted_at or observed.nodes_at < ends_at:
         return None
-    return Start(start.doubted_at, start.oldest, seen=observed.now)
+    return Start(start.doubted_at, start.oldest, noticed_at=observed.now)
 
 
 def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
@@ -345,7 +365,7 @@ def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
     oldest = -math.inf if asked is None else asked - skew_s
     if 0 < read_at < observed.nodes_at:
         oldest, first = max(oldest, read_at - skew_s), max(read_at, first - STALE_S)
-    return Start(first, oldest, seen=observed.now)
+    return Start(first, oldest, noticed_at=observed.now)
 
 
 def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
@@ -356,7 +376,7 @@ def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRec
     away = node is None or (node.power in (Power.POWERING_DOWN, Power.OFF) and not node.down)
     newer = observed.nodes_at > record.since
     if observed.asked.get(name, 0) > record.since or (newer and away):
-        return moved(record, Evidence.RELEASE_SHOWN, observed.nodes_at)
+        return _advanced(record, name, Evidence.RELEASE_SHOWN, observed.nodes_at)
     if newer and record.start and node and node.power in (Power.POWERING_DOWN, Power.OFF):
         # It is down, and perhaps released again; when SLURM asks for it, that is a new start.
         record = replace(record.without_vm(), start=None)
@@ -370,7 +390,7 @@ def _without_what_is_over(observed: ObservedState, before: NodeRecord, name: str
     record = _released(observed, before, name)
     if record.phase in POWERING_UP:
         if not observed.is_powering_up(name):
-            record = moved(record, Evidence.NO_LONGER_ASKED, observed.nodes_at)
+            record = _advanced(record, name, Evidence.NO_LONGER_ASKED, observed.nodes_at)
     elif record.phase is not Phase.RELEASED and record.in_doubt:
         node = observed.nodes.get(name)
         if node is None or node.power is not Power.UP or (node.leaving and not node.busy):
@@ -380,11 +400,12 @@ def _without_what_is_over(observed: ObservedState, before: NodeRecord, name: str
 
 def _without_old_vms(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
     if record.deletions:
-        # One that is under way tells its end by itself.
+        # One that is under way tells its end by itself, mostly.
         left = {
             vm_id: deletion
             for vm_id, deletion in record.deletions.items()
-            if deletion.under_way or vm_id in observed.vms.ids
+            if vm_id in observed.vms.ids
+            or (deletion.under_way and observed.now <= deletion.asked_at + DELETION_S)
         }
         if len(left) < len(record.deletions):
             record = replace(record, deletions=left)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
+from muster.autoscaler.reconcile.apply_results import DELETION_S
 from muster.autoscaler.reconcile.model import (
     LEAVING,
     NOT_UP,
@@ -39,9 +40,10 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         why = _unwanted(observed, record, vm)
         if why:
             urgent = why == LEFT_OVER
-            due = before is None or before.again <= observed.now or (urgent and not before.urgent)
+            due = before is None or _is_due(observed, before) or (urgent and not before.urgent)
             if due and vm.status not in LEAVING and not is_gone(observed, record, vm):
-                deletion = Deletion(vm, before.failed_at if before else 0, urgent=urgent)
+                failed_at = before.failed_at if before else 0
+                deletion = Deletion(vm, failed_at, asked_at=observed.now, urgent=urgent)
                 records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, deletion))
                 deletions.append(Delete(vm, why, urgent))
         elif before and not before.under_way:
@@ -56,6 +58,12 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             records[deletion.vm.name] = _withdrawn(record, deletion)
             deletions.append(Withdraw(deletion.vm))
     return Verdicts(records, actions=deletions)
+
+
+def _is_due(observed: ObservedState, deletion: Deletion) -> bool:
+    """Whether to ask for a deletion again: it has failed, or its end was never told."""
+    untold = deletion.under_way and observed.now >= deletion.asked_at + DELETION_S
+    return untold or deletion.again <= observed.now
 
 
 def _withdrawn(record: NodeRecord, deletion: Deletion) -> NodeRecord:

@@ -57,7 +57,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
         record = _noted(observed, before, node)
         evidence = _evidence(observed, tracked.zones, record, node, vm)
         if evidence is not None:
-            phase, act = step(record.phase, evidence)
+            phase, act = step(record.phase, evidence, name)
             if act is Act.RELEASE:
                 reason = _reason(observed, evidence, record, node, vm)
                 release[name] = Release(evidence, reason)

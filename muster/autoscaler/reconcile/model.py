@@ -255,6 +255,8 @@ class Insert:
     """The job that needs all of them; 0 = each counts for itself."""
     placement: bool = False
     """With their own placement policy, which is made first and named after the job."""
+    sent_at: float = 0
+    """When that was decided."""
 
 
 @dataclass(frozen=True, slots=True)

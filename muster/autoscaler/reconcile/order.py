@@ -42,13 +42,13 @@ def queued(
                 due[names[0]],
                 tuple(names),
                 observed.jobs.get(names[0]),
-                _beside(observed, tracked, due, names[0]),
+                _job_pools(observed, tracked, due, names[0]),
             )
             for _, names in sorted(parts.items())
         ]
 
 
-def _beside(
+def _job_pools(
     observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet], name: str
 ) -> frozenset[CapacityPool]:
     """Return where the VMs of a job's other nodes are, of the same set, when one is made again."""
@@ -131,8 +131,8 @@ def _is_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     # While slurmctld does not answer its states still show a start that is over.
     if start.doubted_at or observed.now >= start.asked + observed.timeouts.verdict_s:
         return False
-    if start.seen:
+    if start.noticed_at:
         # SLURM changes the state before it calls ResumeProgram: the request may come in a moment,
         # and says which job needs the node.
-        return name in observed.nodes and observed.nodes_at >= start.seen + REQUEST_S
+        return name in observed.nodes and observed.nodes_at >= start.noticed_at + REQUEST_S
     return name in observed.nodes or observed.asked.get(name, 0) > observed.nodes_at

@@ -42,7 +42,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
         vm = _current(observed, before, vm_of(observed, before, name))
         record = _noted(observed, tracked.zones, before, vm)
         evidence = _evidence(observed, tracked.zones, record, vm)
-        phase, act = step(record.phase, evidence)
+        phase, act = step(record.phase, evidence, name)
         if act is Act.RELEASE:
             release[name] = Release(evidence, _reason(observed.timeouts, evidence, record, vm))
         elif act is Act.READ_REPORT and vm and record.vm:
@@ -111,7 +111,7 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
         return None
     if facts is None or facts.pool is None:
         return vm
-    return None if observed.vms_at <= facts.seen_at + observed.timeouts.missing_s else vm
+    return None if observed.vms_at <= facts.known_at + observed.timeouts.missing_s else vm
 
 
 def _noted(
@@ -123,7 +123,7 @@ def _noted(
         if (
             facts
             and not facts.lacking_at
-            and observed.vms_at > facts.seen_at
+            and observed.vms_at > facts.known_at
             and _all_listed(observed, zones, record)
         ):
             return replace(record, vm=replace(facts, lacking_at=observed.now))
@@ -134,7 +134,7 @@ def _noted(
     if vm.status in STOPPED:
         return record
     start = started(record)
-    if vm.created < start.oldest and observed.vms_at <= max(start.asked, start.seen):
+    if vm.created < start.oldest and observed.vms_at <= max(start.asked, start.noticed_at):
         # Perhaps it has booted since this list, and before SLURM asked.
         return record
     if facts and facts.id and facts.id != vm.id:
@@ -143,8 +143,8 @@ def _noted(
     running_at = 0.0
     if vm.status == RUNNING:
         running_at = (facts.running_at if facts else 0) or observed.now
-    seen = VmFacts(facts.seen_at if facts else observed.now, vm.pool, vm.id, 0, running_at)
-    return record if seen == facts else replace(record, vm=seen, lookup=None)
+    now_known = VmFacts(facts.known_at if facts else observed.now, vm.pool, vm.id, 0, running_at)
+    return record if now_known == facts else replace(record, vm=now_known, lookup=None)
 
 
 def _evidence(
@@ -251,8 +251,8 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
 def _overdue(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> str:
     waited = f"{timeouts.verdict_s:.0f} s"
     if left_over(record, vm):
-        undeleted = started(record).undeleted
-        why = f": {sentence(undeleted)}" if undeleted else ""
+        failure = started(record).deletion_failure
+        why = f": {sentence(failure)}" if failure else ""
         return (
             f"the previous VM is still {vm.status} in {vm.zone}, not deleted within {waited}{why}"
         )

@@ -104,37 +104,46 @@ def _inserts(
     inserts: list[Insert] = []
     for (_, choice, _), (group, names) in placed.items():
         for first in range(0, len(names), MOST):
-            lot = {
+            part = {
                 name: records.get(name) or tracked.node(name)
                 for name in names[first : first + MOST]
             }
-            tries = max(started(record).attempts for record in lot.values()) + 1
-            insert = _insert(group, choice, lot, tries)
+            tries = max(started(record).attempts for record in part.values()) + 1
+            insert = _insert(observed, group, choice, part, tries)
             inserts.append(insert)
             now = observed.now
-            records |= {name: _sent(now, record, insert, tries) for name, record in lot.items()}
+            records |= {
+                name: _sent(now, name, record, insert, tries) for name, record in part.items()
+            }
             breaker = tracked.breakers.get(choice.pool)
             if breaker and group.need >= breaker.size:
                 breakers[choice.pool] = replace(breaker, trial=insert.id)
     return Verdicts(records, breakers, release, inserts)
 
 
-def _insert(group: NodeGroup, choice: Choice, lot: Mapping[str, NodeRecord], tries: int) -> Insert:
-    since = max(started(record).asked for record in lot.values())
+def _insert(
+    observed: ObservedState,
+    group: NodeGroup,
+    choice: Choice,
+    part: Mapping[str, NodeRecord],
+    tries: int,
+) -> Insert:
+    since = max(started(record).asked for record in part.values())
     # The id is the same after a restart of the daemon: Google does each id only once.
-    facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(lot))}"
+    facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(part))}"
     return Insert(
         id=hashlib.sha256(facts.encode()).hexdigest()[:32],
         choice=choice,
-        names=tuple(lot),
-        least=len(lot) if group.job else 1,
+        names=tuple(part),
+        least=len(part) if group.job else 1,
         job=group.job.id if group.job else 0,
         placement=group.job is not None and group.node_set.compact,
+        sent_at=observed.now,
     )
 
 
-def _sent(now: float, record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
+def _sent(now: float, name: str, record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
     start = replace(started(record), attempts=tries, inserted_at=now, again=0.0, failure=None)
-    phase, _ = step(record.phase, Evidence.ROOM)
+    phase, _ = step(record.phase, Evidence.ROOM, name)
     record = record.to(phase, start.asked).without_vm()
     return replace(record, start=start, insert=insert.id, insert_for=start.asked)

@@ -3,9 +3,9 @@
 All of it may be lost: a daemon that starts without it gets to the same result a little later. What
 must not be lost is in the spool, in slurmctld and in the cloud.
 
-Records never change; a pass replaces them. What is counted begins when a reading was known: it may
-be as new as that. A deadline is over by a reading that was asked for after it: what that says may
-be as old as its question.
+Records never change; a pass replaces them. An interval begins when the daemon learns of it. A
+deadline is over when a reading that was asked for after it shows nothing better; a list may be up
+to `missing_s` older than its question.
 """
 
 import math
@@ -60,7 +60,7 @@ class Start:
     """When SLURM asked for it; without a request, not before this time."""
     oldest: float
     """A VM that was made before is from before SLURM asked: its registration is not accepted."""
-    seen: float = 0
+    noticed_at: float = 0
     """Without a request, when it was first known to be powering up."""
     doubted_at: float = 0
     """When slurmctld was read after it had not been for long, and this start may have ended
@@ -77,7 +77,7 @@ class Start:
     """Why it waits until `again`."""
     permanent_error: str = ""
     """Why no further try helps."""
-    undeleted: Failure | None = None
+    deletion_failure: Failure | None = None
     """Why its previous VM could not be deleted."""
     report: str | None = None
     """Its VM's last report of its boot, perhaps empty."""
@@ -87,7 +87,7 @@ class Start:
 class VmFacts:
     """The VM that was made for a start."""
 
-    seen_at: float
+    known_at: float
     """When its insert succeeded or had no answer, or when it was first listed or found by name."""
     pool: CapacityPool | None = None
     """None: an earlier daemon may have made it, anywhere."""
@@ -124,6 +124,8 @@ class Deletion:
     """When it failed first; 0: it has not. Before, it may have waited for minutes to be sent."""
     again: float = math.inf
     """When it may be asked for again; infinite while it is under way."""
+    asked_at: float = 0
+    """When it was asked for."""
     urgent: bool = False
     withdrawn: bool = False
     """It is not wanted any more, and ends soon."""
@@ -221,7 +223,7 @@ class Readings:
     vms_at: float
     requests: object
 
-    def are(self, others: "Readings") -> bool:
+    def same_as(self, others: "Readings") -> bool:
         """Whether these are the same objects, read at the same time."""
         same = self.nodes is others.nodes and self.vms is others.vms
         times = (self.nodes_at, self.vms_at) == (others.nodes_at, others.vms_at)

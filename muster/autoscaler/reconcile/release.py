@@ -82,7 +82,7 @@ def records(
     records: dict[str, NodeRecord] = {}
     for name, due in released.items():
         record = tracked.node(name)
-        phase, _ = step(record.phase, due.evidence)
+        phase, _ = step(record.phase, due.evidence, name)
         # What is under way may end before the release does.
         records[name] = replace(record.to(phase, at), lookup=None, released_at=0.0)
     return records

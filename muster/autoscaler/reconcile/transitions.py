@@ -137,9 +137,19 @@ _STEPS = {
 }
 
 
-def step(phase: Phase, evidence: Evidence) -> tuple[Phase, Act]:
-    """Return the next phase, and what is done before the node is in it."""
-    return _STEPS[phase, evidence]
+def step(phase: Phase, evidence: Evidence, name: str) -> tuple[Phase, Act]:
+    """Return the next phase of a node, and what is done before it is in that.
+
+    Raises:
+        ValueError: the table has no such row.
+
+    """
+    try:
+        return _STEPS[phase, evidence]
+    except KeyError:
+        raise ValueError(
+            f"{name}: no transition from the phase `{phase}` when {evidence}"
+        ) from None
 
 
 def table() -> Iterator[tuple[str, str, str, str]]:

@@ -3,8 +3,9 @@
 It knows nothing of the daemon. What is wrong: a node without a verdict in time (in service, or
 released), a request that is closed before its nodes have one, two accepted inserts for one node and
 resume, a deleted VM of a node that works or that SLURM waits for, or another VM than the one that
-was meant, a released node that works on a sound VM, a running job that is lost although its VMs are
-sound, a healthy node that came late or not at all, a VM that is left over.
+was meant, a released node that works on a sound VM or that somebody has drained or set down, a
+running job that is lost although its VMs are sound, a healthy node that came late or not at all, a
+VM that is left over.
 
 What nobody could do better is excused, each time for a reason that this file names.
 """
@@ -105,6 +106,14 @@ class Oracle:
         if vm in self._works and not unseen:
             self.wrong.append(f"{name} is in service on a sound VM in {vm[1]} and is released")
         self._settled(name, now)
+
+    def held(self, name: str, vm: Place | None, *, busy: bool, unseen: bool) -> None:
+        """A node is released that somebody has drained or set down; `unseen` as in `released`.
+
+        That is right only for the sake of its jobs, if its VM is gone.
+        """
+        if not unseen and (vm in self._works or not busy):
+            self.wrong.append(f"{name} is held by somebody and is released")
 
     def released_together(self, names: Collection[str], now: float) -> None:
         """Nodes are released, and with them their jobs: healthy ones must have had their time.

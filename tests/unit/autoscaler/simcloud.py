@@ -266,11 +266,18 @@ class SimCloud:
             self._becomes(vm, "TERMINATED" if stops else "RUNNING")
         elif vm.spot and vm.status == "RUNNING":
             if faults.strike("preempted", 0.1):
-                self._becomes(vm, "STOPPING")
-                ends = faults.random.choice([self._terminated, self._vanishes])
-                self.world.at(self.now + faults.random.uniform(1, 30), lambda: ends(vm))
+                self.preempt(vm)
             elif faults.strike("preempted and gone", 0.1):
                 self._vanishes(vm)
+
+    def preempt(self, vm: Vm) -> None:
+        """Google takes a VM back."""
+        there = self.vms.get((vm.name, vm.zone))
+        if there is None or there.id != vm.id or there.status != "RUNNING":
+            return
+        self._becomes(vm, "STOPPING")
+        ends = self.faults.random.choice([self._terminated, self._vanishes])
+        self.world.at(self.now + self.faults.random.uniform(1, 30), lambda: ends(vm))
 
     def _becomes(self, vm: Vm, status: str) -> None:
         self.vms[vm.name, vm.zone] = replace(vm, status=status)

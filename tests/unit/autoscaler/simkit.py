@@ -12,6 +12,7 @@ nothing of the daemon.
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import simcloud
@@ -49,6 +50,9 @@ FAULTS = (
     "scontrol hangs",
     "scontrol slow",
     "scontrol fails",
+    "slurmd does not answer",
+    "held by hand",
+    "preempted with notice",
     "killed",
     "stopped",
     "clock forward",
@@ -211,8 +215,9 @@ class SimSlurm:
         """
         run = self.run
         in_time = sent_at - self.asked_at <= WINDOW_S
-        registered = run.slurm.registered
-        unseen = {name for name in names if in_time and registered[name] >= self.known_at}
+        registered, held = run.slurm.registered, run.slurm.held
+        news = {name: max(registered[name], held.get(name, 0)) for name in names}
+        unseen = {name for name in names if in_time and news[name] >= self.known_at}
         update(names, run.now, unseen)
 
     def _takes(self) -> float:
@@ -540,6 +545,37 @@ class SimulatedRun:
         for kind, sign in (("clock forward", 1), ("clock back", -1)):
             if faults.strike(kind, 0.02):
                 self._step_clock(sign * 0.1 * 6000 ** random.random())
+        if now >= self.away_until:
+            self._strike_nodes()
+
+    def _strike_nodes(self) -> None:
+        """Perhaps something happens to a node in service."""
+        now, faults, random, slurm = self.now, self.faults, self.random, self.slurm
+        for kind, part in (
+            ("slurmd does not answer", 0.03),
+            ("held by hand", 0.05),
+            ("preempted with notice", 0.1),
+        ):
+            if not faults.strike(kind, part):
+                continue
+            nodes = [(name, vm) for name, vm in slurm.in_service() if self.cloud.troubled(name)]
+            if not nodes:
+                continue
+            name, vm = random.choice(nodes)
+            match kind:
+                case "slurmd does not answer":
+                    slurm.mute[vm] = now, now + random.uniform(300, 1200)
+                case "held by hand":
+                    slurm.hold(name, down=random.random() < 0.5)
+                    self.world.at(now + random.uniform(30, 300), partial(slurm.resume_held, name))
+                case _:
+                    self._take_back(vm)
+
+    def _take_back(self, vm: Place) -> None:
+        there = self.cloud.vms.get(vm[:2])
+        if there and there.spot and vm[0] not in self.slurm.held:
+            self.slurm.notice(vm[0])
+            self.world.at(self.now + self.random.uniform(1, 30), lambda: self.cloud.preempt(there))
 
     def _step_clock(self, seconds: float) -> None:
         """Somebody sets the system clock; after a while NTP sets it right."""

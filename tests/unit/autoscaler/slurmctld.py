@@ -13,6 +13,7 @@ from enum import Enum
 
 from oracle import Oracle, Place
 
+from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Job, Node, Power
 
 Resume = Callable[[tuple[str, ...], tuple[Job, ...]], None]
@@ -71,6 +72,9 @@ class Saved(Enum):
     ALL = 2
 
 
+UNFLAGGED = dict.fromkeys(("down", "drained", "not_responding", "by_hand"), False)
+SEEN_S = 5
+"""So late a daemon that reads often sees what has changed."""
 SAVED_S = 5
 """So late it saves what has changed: SAVE_MAX_WAIT of src/slurmctld/state_save.c."""
 
@@ -99,6 +103,10 @@ class Slurmctld:
     """VMs whose slurmd has registered, or was refused: then it does not try again."""
     unasked: dict[Place, float] = field(default_factory=dict)
     """VM that registered although its node was off -> when."""
+    mute: dict[Place, tuple[float, float]] = field(default_factory=dict)
+    """VM whose slurmd does not answer -> since when, and until when."""
+    held: dict[str, float] = field(default_factory=dict)
+    """Node that somebody has drained or set down -> when."""
     saved_at: float = 0
     """When it saved its nodes' states last: it does not because it powers them down."""
     submitted: int = 0
@@ -152,6 +160,7 @@ class Slurmctld:
         """Do what is due."""
         self.now, self.machines = now, machines
         self._register()
+        self._ask_slurmds()
         self._jobs_end()
         if not self.starts:
             self._allocate()
@@ -170,11 +179,11 @@ class Slurmctld:
             age = self.now + self.skew_s - self.since[name]
             if node.leaving:
                 if not node.busy:
-                    self._set(name, power=Power.POWERING_DOWN, down=False, leaving=False)
+                    self._set(name, power=Power.POWERING_DOWN, leaving=False, **UNFLAGGED)
             elif node.power is Power.POWERING_UP:
                 if age > self.times.resume_s:
                     self._give_up(name)
-            elif node.power is Power.UP and not node.busy and not node.down:
+            elif node.power is Power.UP and not (node.busy or node.down or node.drained):
                 if age > self.times.idle_s:
                     self._set(name, power=Power.POWERING_DOWN)
             elif node.power is Power.POWERING_DOWN and age > self.times.suspend_s:
@@ -185,8 +194,9 @@ class Slurmctld:
         self.now = now
         for name in names:
             vm = self.home.get(name) if self._in_service(name) else None
+            self._is_held(name, unseen)
             self._queue_again(name, unseen)
-            self._set(name, down=True, reason="muster: set down")
+            self._set(name, down=True, by_hand=False, reason="muster: set down")
             self.oracle.released(name, now, vm, unseen=name in unseen)
         self.saved_at = now
 
@@ -203,11 +213,66 @@ class Slurmctld:
                 # It ignores that.
                 continue
             vm = self.home.get(name) if self._in_service(name) else None
+            self._is_held(name, unseen)
             self._queue_again(name, unseen, ending=vm is not None and vm not in self.machines)
             up = node.power in (Power.UP, Power.POWERING_UP)
             self._set(name, power=Power.UP if up else Power.OFF, leaving=True)
             self.oracle.released(name, now, vm, unseen=name in unseen)
         self.saved_at = now
+
+    def _is_held(self, name: str, unseen: Collection[str]) -> None:
+        """Tell the oracle of a release of a node that somebody holds."""
+        if name in self.held:
+            del self.held[name]
+            # The daemon may not know yet that its job has ended.
+            ended_s = self.now + self.skew_s - self.since[name]
+            busy = self.nodes[name].busy or ended_s < SEEN_S
+            self.oracle.held(name, self.home.get(name), busy=busy, unseen=name in unseen)
+
+    # --- what happens to nodes in service
+
+    def in_service(self) -> list[tuple[str, Place]]:
+        """The nodes in service, drained ones among them, and their VMs."""
+        return [
+            (name, self.home[name])
+            for name in self.names
+            if self._in_service(name) and self.home[name] in self.machines
+        ]
+
+    def hold(self, name: str, *, down: bool) -> None:
+        """Somebody drains a node, or sets it down: `scontrol update ... state=drain reason=...`."""
+        self.held[name] = self.now
+        if down:
+            # SLURM does what somebody wants: no loss.
+            self._queue_again(name, {name})
+        flag = "down" if down else "drained"
+        self._set(name, by_hand=True, reason="look at its disk", **{flag: True})
+
+    def resume_held(self, name: str) -> None:
+        """Somebody lets a node work again: state=resume."""
+        if self.held.pop(name, None) and not self.nodes[name].leaving:
+            self._set(name, reason="", **UNFLAGGED)
+            self.registered[name] = self.now
+
+    def notice(self, name: str) -> None:
+        """A node says that Google takes its VM back: it takes no jobs any more; its own go on."""
+        self._set(name, drained=True, leaving=True, by_hand=True, reason=PREEMPTED)
+
+    def _ask_slurmds(self) -> None:
+        """Set nodes down whose slurmd has not answered for SlurmdTimeout, until it answers."""
+        for vm, (since, until) in list(self.mute.items()):
+            name, node = vm[0], self.nodes[vm[0]]
+            there = self.home.get(name) == vm and vm in self.machines
+            up = node.power is Power.UP and not node.leaving
+            if not there or self.now >= until:
+                del self.mute[vm]
+                if there and up and node.not_responding and name not in self.held:
+                    # ReturnToService=2.
+                    self._set(name, reason="", **UNFLAGGED)
+                    self.registered[name] = self.now
+            elif up and not node.down and self.now > since + self.times.lost_s:
+                self._queue_again(name, {name})
+                self._set(name, down=True, not_responding=True, reason="Not responding")
 
     def _wait_with(self, names: tuple[str, ...]) -> list[str]:
         """Nodes that are waited for, of the jobs that have any of these nodes."""
@@ -253,8 +318,10 @@ class Slurmctld:
         self.oracle.given_up(name, self.now)
 
     def works(self, vm: Place) -> bool:
-        """Whether a node in service is on a VM."""
-        return vm[0] in self.nodes and self._in_service(vm[0]) and self.home.get(vm[0]) == vm
+        """Whether a node in service, or one that somebody holds, is on a VM."""
+        name = vm[0]
+        up = name in self.nodes and (self._in_service(name) or name in self.held)
+        return up and self.home.get(name) == vm
 
     @property
     def quiet(self) -> bool:
@@ -321,7 +388,7 @@ class Slurmctld:
                 for name, node in self.nodes.items()
                 if f"-{task.node_set}-" in name
                 and node.power in {Power.OFF, Power.UP}
-                and not (node.busy or node.down or node.leaving)
+                and not (node.busy or node.down or node.drained or node.leaving)
             ]
             if len(free) < task.size:
                 continue

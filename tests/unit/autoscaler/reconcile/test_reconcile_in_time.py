@@ -337,8 +337,9 @@ class DeletedByName(Planted):
     """A deletion that waited is sent by name, and ends the VM that has the name then."""
 
     says = "a later VM|its VM in"
-    needs = ("answer lost", "gone and is in lists", "list late", "preempted and gone")
-    needs += ("stale list", "works and is in no list", "zone unreachable")
+    needs = ("answer lost", "deletions wait", "gone and is in lists", "list late")
+    needs += ("preempted and gone", "request lost", "stale list", "stopped")
+    needs += ("works and is in no list", "zone unreachable")
 
     def start(self) -> None:
         super().start()
@@ -449,6 +450,39 @@ class StoppedInOldList(Planted):
         )
         if names:
             actions.append(ReleaseNodes(tuple(names), "its VM is TERMINATED", SOUND))
+        return actions, after
+
+
+class HeldIsGivenUp(Planted):
+    """A node that somebody set down is released as one that SLURM gave up."""
+
+    says = "is held by somebody"
+    needs = ("held by hand",)
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        held = {
+            name: replace(node, reason="ResumeTimeout reached")
+            for name, node in observed.nodes.items()
+            if node.down and node.by_hand
+        }
+        return reconcile(replace(observed, nodes={**observed.nodes, **held}), tracked)
+
+
+class PreemptedByOneList(Planted):
+    """A node that says that Google takes its VM back is released by one list that lacks the VM."""
+
+    says = "runs on sound VMs and is lost"
+    needs = ("list with a gap", "preempted with notice", "works and is in no list")
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        for name, node in observed.nodes.items():
+            if node.drained and node.leaving and node.busy and name not in observed.vms.by_name:
+                actions.append(ReleaseNodes((name,), "its VM was taken back (spot)", node.state))
         return actions, after
 
 
@@ -643,6 +677,8 @@ PLANTED = (
     OldNews,
     DeadlinesByNow,
     StoppedInOldList,
+    HeldIsGivenUp,
+    PreemptedByOneList,
     InsertTakesBack,
     LooksInCurrentZones,
     ClosedByDate,

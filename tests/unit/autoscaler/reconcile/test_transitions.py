@@ -3,6 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from muster.autoscaler.reconcile.records import POWERING_UP, Phase
 from muster.autoscaler.reconcile.transitions import ROWS, Act, Evidence, step, table
 
@@ -32,7 +34,7 @@ def test_no_phase_has_two_rows_for_the_same_evidence():
 def test_only_a_release_leads_to_released():
     for phases, evidence, _, act in ROWS:
         for phase in phases:
-            following, _ = step(phase, evidence)
+            following, _ = step(phase, evidence, "n")
             if following is Phase.RELEASED and phase is not Phase.RELEASED:
                 assert act is Act.RELEASE, (phase, evidence)
 
@@ -41,6 +43,11 @@ def test_a_node_that_slurm_waits_for_leaves_that_only_by_a_verdict():
     """In service or given up by SLURM, or released."""
     for phases, evidence, _, act in ROWS:
         for phase in POWERING_UP & set(phases):
-            following, _ = step(phase, evidence)
+            following, _ = step(phase, evidence, "n")
             if following not in POWERING_UP:
                 assert act is Act.RELEASE or evidence is Evidence.NO_LONGER_ASKED
+
+
+def test_what_the_table_does_not_have_is_said_with_the_node():
+    with pytest.raises(ValueError, match=r"lab-debug-0: .*`settled` when its insert failed"):
+        step(Phase.SETTLED, Evidence.REFUSED, "lab-debug-0")
