@@ -14,6 +14,7 @@ import io
 import itertools
 import math
 import os
+import pickle
 import platform
 import signal
 import sys
@@ -48,8 +49,8 @@ STOPPED = 75
 """Exit code of a run that was told to stop and has saved: another one goes on (EX_TEMPFAIL)."""
 
 
-class ReleaseError(Exception):
-    """What this release of PyTorch can't do, in one sentence."""
+class StartError(Exception):
+    """Why there is no training, in one sentence."""
 
 
 def rate(step: int, processes: int, scale: str | None) -> float:
@@ -161,16 +162,18 @@ def resume(
     """Put a checkpoint into model and optimizer; return the steps that are done, and the points.
 
     Raises:
-        CheckpointError: it is of another model, or of a run with other options.
+        CheckpointError: it is of another model or program, or of a run with other options.
 
     """
-    states = torch.load(io.BytesIO(content), map_location=device)
-    if states["fsdp"] != fsdp:
-        ran = "with" if states["fsdp"] else "without"
-        raise CheckpointError(
-            f"the checkpoint is of a run {ran} --fsdp: start it so again, or name another folder"
-        )
     try:
+        # With --fsdp it may not fit into one GPU, and each process takes its part of it.
+        states = torch.load(io.BytesIO(content), map_location="cpu" if fsdp else device)
+        if states["fsdp"] != fsdp:
+            ran = "with" if states["fsdp"] else "without"
+            raise CheckpointError(
+                f"the checkpoint is of a run {ran} --fsdp: start it so again, or name another "
+                "folder"
+            )
         if fsdp:
             import sharded  # noqa: PLC0415
 
@@ -178,11 +181,11 @@ def resume(
         else:
             network.module.load_state_dict(states["model"])
             optimizer.load_state_dict(states["optimizer"])
-    except (RuntimeError, ValueError) as error:
+        return int(states["step"]), int(states["seen"])
+    except (EOFError, KeyError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise CheckpointError(
-            f"the checkpoint is of another model: name another folder ({error})"
+            f"the checkpoint is of another model: name another folder ({error!r})"
         ) from error
-    return int(states["step"]), int(states["seen"])
 
 
 def join(seconds: int) -> tuple[Any, torch.device]:
@@ -191,7 +194,15 @@ def join(seconds: int) -> tuple[Any, torch.device]:
     Args:
         seconds: How long they wait for each other in a step; for the start they have half an hour.
 
+    Raises:
+        StartError: there is no telling where they are.
+
     """
+    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        raise StartError(
+            "PyTorch can't find the processes: start it in a job by srun launch python3 ddp.py, or "
+            "by torchrun"
+        )
     gpus = torch.cuda.is_available()
     # So that NCCL too gives up a wait. From PyTorch 2.2 on it does so by itself.
     os.environ.setdefault("NCCL_ASYNC_ERROR_HANDLING", "1")
@@ -218,20 +229,22 @@ def model_on(device: torch.device, group: Any, options: argparse.Namespace) -> n
     """Return the model, the same in all processes, whose gradients they exchange.
 
     Raises:
-        ReleaseError: PyTorch has no --fsdp that works.
+        StartError: PyTorch has no --fsdp that works.
 
     """
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(NUMBERS, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
+    model = nn.Sequential(nn.Linear(NUMBERS, 256), nn.ReLU(), nn.Linear(256, 1))
     if options.fsdp:
         try:
             import sharded  # noqa: PLC0415
         except ImportError as error:
-            raise ReleaseError(
+            raise StartError(
                 f"--fsdp needs PyTorch 2.6, and this is {torch.__version__}: load a module that "
                 "has it (module avail; Debian 13's has), or leave the option out"
             ) from error
+        # From the node's memory: all of it may not fit into one GPU.
         return sharded.shard(model, device, group)
+    model = model.to(device)
     devices = [device.index] if device.index is not None else None
     network = nn.parallel.DistributedDataParallel(model, devices, process_group=group)
     compress(network, options.compress)
@@ -302,6 +315,7 @@ def main() -> int:
     if content:
         step, seen = resume(content, network, optimizer, device, fsdp=options.fsdp)
     if first:
+        checkpoints.begin(step)
         metrics.begin(step)
         print(f"{processes} processes, from step {step}", flush=True)
     # From here on they wait for each other no longer than in a step.
@@ -343,5 +357,5 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (CheckpointError, DataError, ReleaseError) as wrong:
+    except (CheckpointError, DataError, StartError) as wrong:
         sys.exit(f"ddp.py: {wrong}")

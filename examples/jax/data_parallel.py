@@ -13,6 +13,7 @@ import io
 import os
 import platform
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,14 @@ def resumed(content: bytes, fresh: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a checkpoint.
 
     Raises:
-        CheckpointError: it is of another model.
+        CheckpointError: it is of another model or program.
 
     """
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        found = {name: file[name] for name in file.files}
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (EOFError, ValueError, zipfile.BadZipFile):
+        found = {}
     if {n: v.shape for n, v in found.items()} != {n: v.shape for n, v in fresh.items()}:
         raise CheckpointError("the checkpoint is of another model: name another folder")
     return found
@@ -148,6 +152,7 @@ def main() -> int:
     state = resumed(checkpoints.read(name, LOST_SECONDS), fresh) if name else fresh
     step = int(state["step"])
     if first:
+        checkpoints.begin(step)
         metrics.begin(step)
         print(f"{tasks} processes, from step {step}", flush=True)
 

@@ -12,6 +12,7 @@ Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
 import argparse
 import io
 import os
+import pickle
 import platform
 import signal
 import sys
@@ -117,27 +118,40 @@ def resume(
         CheckpointError: it can't be read, or is of another model.
 
     """
+    mine = checkpoints.newest()
     newest: list[Any] = [None] * STAGES
-    distributed.all_gather_object(newest, checkpoints.newest())
-    if None in newest:
-        return 0
+    distributed.all_gather_object(newest, mine)
     # A run that was killed may have saved one stage, and not the other.
-    step = min(int(name.partition("-")[0]) for name in newest)
+    step = min(int(name.partition("-")[0]) if name else 0 for name in newest)
+    if step:
+        _read(checkpoints, step, module, optimizer, device)
+    elif mine:
+        print("the other stage has no checkpoint: both begin anew", flush=True)
+    # Both have read theirs. What one has saved more fits nothing that the other will save.
+    distributed.barrier()
+    checkpoints.begin(step)
+    return step
+
+
+def _read(
+    checkpoints: Checkpoints, step: int, module: nn.Module, optimizer: Any, device: torch.device
+) -> None:
+    """Put the checkpoint of a step into a stage."""
     name = checkpoints.newest(step)
     if name is None or int(name.partition("-")[0]) != step:
         raise CheckpointError(
             f"{checkpoints.folder} has no checkpoint of step {step}, the newest of the other "
             "stage: name another folder"
         )
-    state = torch.load(io.BytesIO(checkpoints.read(name, LOST_SECONDS)), map_location=device)
+    content = checkpoints.read(name, LOST_SECONDS)
     try:
+        state = torch.load(io.BytesIO(content), map_location=device)
         module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-    except (RuntimeError, ValueError) as error:
+    except (EOFError, KeyError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise CheckpointError(
-            f"{checkpoints.folder / name} is of another model: name another folder ({error})"
+            f"{checkpoints.folder / name} is of another model: name another folder ({error!r})"
         ) from error
-    return step
 
 
 def loss_at_the_end(module: nn.Module, stage: int, device: torch.device) -> float:
