@@ -158,13 +158,14 @@ def main() -> int:
 
     # Each device has the whole model, and its part of the points.
     mesh = jax.make_mesh((jax.device_count(),), ("devices",))
-    whole, parted = (NamedSharding(mesh, PartitionSpec(*names)) for names in ((), ("devices",)))
-    state = jax.device_put(state, whole)
-    learning = jax.jit(learn, donate_argnums=0, out_shardings=whole)
+    replicated = NamedSharding(mesh, PartitionSpec())
+    sharded = NamedSharding(mesh, PartitionSpec("devices"))
+    state = jax.device_put(state, replicated)
+    learning = jax.jit(learn, donate_argnums=0, out_shardings=replicated)
     stop = False
     while step < options.steps and not stop:
         mine = points_of(step, rank, tasks)
-        state, loss = learning(state, jax.make_array_from_process_local_data(parted, mine))
+        state, loss = learning(state, jax.make_array_from_process_local_data(sharded, mine))
         step += 1
         stop = multihost_utils.reached_preemption_sync_point(step)
         if first and (step % SAVE_STEPS == 0 or stop or step == options.steps):

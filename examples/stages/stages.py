@@ -2,8 +2,8 @@
 """Train a model whose layers are on two nodes: launch python3 stages.py FOLDER [--steps N].
 
 Each task has the layers of one stage, and its optimizer: for models that don't fit into one node.
-A batch goes through in small parts, so the second stage computes with one while the first one
-computes with the next (GPipe). Each task writes checkpoints of its own stage to a folder
+A batch goes through in small parts, microbatches, so the second stage computes with one while the
+first one computes with the next (GPipe). Each task writes checkpoints of its own stage to a folder
 in FOLDER (checkpoints.py); a run that goes on begins with the newest that both have. At SIGTERM
 both stop after the same step and save, a file FOLDER.stopped says so, and the exit code is 75.
 Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
@@ -25,8 +25,8 @@ from checkpoints import CheckpointError, Checkpoints
 from metrics import Metrics
 from torch import distributed, nn
 
-STAGES, PARTS = 2, 8
-"""Tasks, and parts of a batch: with more of them the stages wait less for each other."""
+STAGES, MICROBATCHES = 2, 8
+"""Tasks, and parts of a batch: with more of these the stages wait less for each other."""
 BATCH, NUMBERS, HIDDEN = 256, 64, 256
 """Points of a step, numbers of a point, and the model's width."""
 RATE = 1e-3
@@ -89,7 +89,7 @@ def schedule_of(module: nn.Module, stage: int, device: torch.device, group: Any)
         ) from error
     part = PipelineStage(module, stage, STAGES, device, group=group)
     # Schedule1F1B takes less memory, for GPUs: over Gloo that of PyTorch 2.6 waits for ever.
-    return ScheduleGPipe(part, PARTS, loss_fn=nn.functional.mse_loss)
+    return ScheduleGPipe(part, MICROBATCHES, loss_fn=nn.functional.mse_loss)
 
 
 def points_of(step: int, device: torch.device, number: int = BATCH) -> torch.Tensor:

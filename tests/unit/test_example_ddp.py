@@ -1,5 +1,6 @@
 """examples/ddp: how ddp.py stops and goes on, with a stand-in for PyTorch; and its losses."""
 
+import argparse
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+from unittest.mock import MagicMock
 
 import example_jobs
 import pytest
@@ -349,7 +351,7 @@ def test_samples_that_are_no_points_are_told(tmp_path: Path, runs: list[Run]) ->
     runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
     code, output = runs[0].end()
     assert code == 1
-    assert "or change decoded() in ddp.py for your data\n" in output
+    assert "or change decoded() in model.py for your data\n" in output
 
 
 @pytest.mark.parametrize(
@@ -368,6 +370,33 @@ def test_what_fsdp_needs_is_told(
     assert ended == code
     assert sentence in output
     assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("fsdp", [True, False])
+def test_with_fsdp_no_gpu_ever_has_the_whole_model(
+    monkeypatch: pytest.MonkeyPatch, fsdp: bool
+) -> None:
+    torch, sharded = MagicMock(__version__="2.6.0"), MagicMock()
+    names = ("", ".nn", ".distributed", ".distributed.algorithms.ddp_comm_hooks")
+    torch.distributed.algorithms.ddp_comm_hooks = torch
+    stand_ins = {f"torch{name}": torch.distributed for name in names}
+    stand_ins |= {"torch": torch, "torch.nn": torch.nn, "sharded": sharded}
+    for name, module in stand_ins.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    for name in ("checkpoints", "metrics", "model", "packed", "workers", "judge"):
+        monkeypatch.setitem(sys.modules, name, example_jobs.module("ddp", name))
+    program = example_jobs.module("ddp", "ddp")
+    options, gpu = argparse.Namespace(fsdp=fsdp, compress=None), MagicMock(index=2)
+    model = torch.nn.Sequential.return_value
+    program.model_on(gpu, None, options)
+    assert model.to.called != fsdp
+    if fsdp:
+        sharded.shard.assert_called_once_with(model, gpu, None)
+    states = {"fsdp": fsdp, "model": 1, "optimizer": 2, "step": 1000, "seen": 5}
+    torch.load.return_value = states
+    assert program.resume(b"", model, MagicMock(), gpu, fsdp=fsdp) == (1000, 5)
+    assert torch.load.call_args.kwargs == {"map_location": "cpu" if fsdp else gpu}
 
 
 def test_a_checkpoint_of_a_run_with_other_options_is_told(tmp_path: Path, runs: list[Run]) -> None:
