@@ -18,7 +18,7 @@ POLL_SECONDS = 1.0
 
 
 class CheckpointError(Exception):
-    """Why a checkpoint can't be read, in one sentence."""
+    """Why a checkpoint can't be read or written, in one sentence."""
 
 
 class Checkpoints:
@@ -37,23 +37,39 @@ class Checkpoints:
         """Save a checkpoint; then the oldest go.
 
         Raises:
-            OSError: it could not be written, as on a full disk; the older ones are all there.
+            CheckpointError: it could not be written, as on a full disk; the older ones are there.
 
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         new = self.folder / "new"
         try:
-            with new.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            # A full disk or quota has more use for the room.
-            new.unlink(missing_ok=True)
-            raise
-        new.replace(self.folder / f"{number:010}-{hashlib.sha256(content).hexdigest()}.ckpt")
-        for _, old in self._found()[self.keep :]:
-            old.unlink()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with new.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                # A full disk or quota has more use for the room.
+                new.unlink(missing_ok=True)
+                raise
+            new.replace(self.folder / f"{number:010}-{hashlib.sha256(content).hexdigest()}.ckpt")
+            for _, old in self._found()[self.keep :]:
+                old.unlink()
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.folder} can't be written ({error.strerror}): make room there (df, "
+                "muster-quota); older checkpoints are still there"
+            ) from error
+
+    def begin(self, number: int) -> None:
+        """Remove those after the one from which a run goes on: it makes them anew.
+
+        They are damaged, or of another process that has saved more than all have. `save` would
+        keep them, and not those of the run.
+        """
+        for later, path in self._found():
+            if later > number:
+                path.unlink()
 
     def newest(self, most: int | None = None) -> str | None:
         """Return the name of the newest one that is whole; None: there is none.
@@ -63,13 +79,23 @@ class Checkpoints:
         Args:
             most: Its number is no higher.
 
+        Raises:
+            CheckpointError: it can't be read. An older one could be taken without need.
+
         """
         for number, path in self._found():
             if most is not None and number > most:
                 continue
-            if _is_whole(path.name, path.read_bytes()):
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise CheckpointError(
+                    f"{path} can't be read ({error.strerror}): look at the disk or file server, or "
+                    "remove the file to go on from an older one"
+                ) from error
+            if _is_whole(path.name, content):
                 return path.name
-            print(f"{path} is damaged, and left out: remove it", flush=True)
+            print(f"{path} is damaged, and left out", flush=True)
         return None
 
     def read(self, name: str, seconds: float) -> bytes:
@@ -93,6 +119,8 @@ class Checkpoints:
             except FileNotFoundError:
                 # A look at the folder has the client ask the server again.
                 self._found()
+            except OSError as error:
+                seen = f"can't be read ({error.strerror})"
             else:
                 if _is_whole(name, content):
                     return content

@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
 """Train a small model on all nodes of a job, by torchrun or launch: ddp.py FOLDER [OPTION ...].
 
-What is here beside PyTorch's own is what a cluster adds: checkpoints that the first process writes
-to FOLDER (checkpoints.py), a stop on which all of them agree, data that is read ahead (packed.py),
-and a word about who is slow or lost (workers.py). Each has a GPU of its own, or none where the
-nodes have none. A file FOLDER.stopped says that the run ended before the last step, with exit code
-75, FOLDER.lost that a worker was lost, FOLDER.done that all steps are done. Losses go to the file
-that MUSTER_METRICS names, else to FOLDER.jsonl.
+model.py has the model and its data. What is here beside PyTorch's own is what a cluster adds:
+checkpoints that the first process writes to FOLDER (checkpoints.py), a stop on which all of them
+agree, data that is read ahead (packed.py), and a word about who is slow or lost (workers.py). Each
+process has a GPU of its own, or none where the nodes have none. A file FOLDER.stopped says that the
+run ended before the last step, with exit code 75, FOLDER.lost that a worker was lost, FOLDER.done
+that all steps are done. Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
 """
 
 import argparse
 import io
-import itertools
 import math
 import os
+import pickle
 import platform
 import signal
 import sys
-from collections.abc import Generator
 from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +25,8 @@ from typing import Any
 import torch  # type: ignore[import-not-found]
 from checkpoints import CheckpointError, Checkpoints
 from metrics import Metrics
-from packed import NUMBERS, DataError, Packed, batches
+from model import BATCH, decoded, loss_at_the_end, loss_of, made, new_model
+from packed import DataError, Packed, batches
 from torch import distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks import (  # type: ignore[import-not-found]
     default_hooks,
@@ -42,14 +42,12 @@ WARM_UP_STEPS = 500
 """Until a rate that --scale-lr has raised is reached."""
 ENDING_SECONDS = 10
 """So much before processes give up waiting, workers.py says who is stuck."""
-BATCH = 128
-"""Points that a process sees in a step."""
 STOPPED = 75
 """Exit code of a run that was told to stop and has saved: another one goes on (EX_TEMPFAIL)."""
 
 
-class ReleaseError(Exception):
-    """What this release of PyTorch can't do, in one sentence."""
+class StartError(Exception):
+    """Why there is no training, in one sentence."""
 
 
 def rate(step: int, processes: int, scale: str | None) -> float:
@@ -81,14 +79,6 @@ def profiler(folder: Path, rank: int) -> torch.profiler.profile:
         schedule=torch.profiler.schedule(wait=10, warmup=5, active=10, repeat=1),
         on_trace_ready=torch.profiler.tensorboard_trace_handler(str(folder), f"worker-{rank}"),
     )
-
-
-def loss_at_the_end(model: nn.Module, device: torch.device) -> float:
-    """Return the loss on points that are the same for all: so must it be, as the model is."""
-    points = torch.randn(1024, NUMBERS, generator=torch.Generator().manual_seed(1)).to(device)
-    with torch.no_grad():
-        loss = nn.functional.mse_loss(model(points), points.sum(1, keepdim=True))
-    return float(loss)
 
 
 def arguments() -> argparse.Namespace:
@@ -136,7 +126,7 @@ def state(network: nn.Module, optimizer: torch.optim.Optimizer, *, fsdp: bool) -
     if fsdp:
         import sharded  # noqa: PLC0415
 
-        in_model, in_optimizer = sharded.whole(network, optimizer)
+        in_model, in_optimizer = sharded.full_state(network, optimizer)
     else:
         in_model, in_optimizer = network.module.state_dict(), optimizer.state_dict()
     return {"fsdp": fsdp, "model": in_model, "optimizer": in_optimizer}
@@ -151,7 +141,7 @@ def save(checkpoints: Checkpoints, workers: Workers, states: dict[str, Any]) -> 
 
 
 def resume(
-    content: bytes,
+    content: bytes | None,
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     device: torch.device,
@@ -161,28 +151,32 @@ def resume(
     """Put a checkpoint into model and optimizer; return the steps that are done, and the points.
 
     Raises:
-        CheckpointError: it is of another model, or of a run with other options.
+        CheckpointError: it is of another model or program, or of a run with other options.
 
     """
-    states = torch.load(io.BytesIO(content), map_location=device)
-    if states["fsdp"] != fsdp:
-        ran = "with" if states["fsdp"] else "without"
-        raise CheckpointError(
-            f"the checkpoint is of a run {ran} --fsdp: start it so again, or name another folder"
-        )
+    if content is None:
+        return 0, 0
     try:
+        # With --fsdp it may not fit into one GPU, and each process takes its part of it.
+        states = torch.load(io.BytesIO(content), map_location="cpu" if fsdp else device)
+        if states["fsdp"] != fsdp:
+            ran = "with" if states["fsdp"] else "without"
+            raise CheckpointError(
+                f"the checkpoint is of a run {ran} --fsdp: start it so again, or name another "
+                "folder"
+            )
         if fsdp:
             import sharded  # noqa: PLC0415
 
-            sharded.put((states["model"], states["optimizer"]), network, optimizer)
+            sharded.load_full_state((states["model"], states["optimizer"]), network, optimizer)
         else:
             network.module.load_state_dict(states["model"])
             optimizer.load_state_dict(states["optimizer"])
-    except (RuntimeError, ValueError) as error:
+        return int(states["step"]), int(states["seen"])
+    except (EOFError, KeyError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise CheckpointError(
-            f"the checkpoint is of another model: name another folder ({error})"
+            f"the checkpoint is of another model: name another folder ({error!r})"
         ) from error
-    return int(states["step"]), int(states["seen"])
 
 
 def join(seconds: int) -> tuple[Any, torch.device]:
@@ -191,7 +185,15 @@ def join(seconds: int) -> tuple[Any, torch.device]:
     Args:
         seconds: How long they wait for each other in a step; for the start they have half an hour.
 
+    Raises:
+        StartError: there is no telling where they are.
+
     """
+    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        raise StartError(
+            "PyTorch can't find the processes: start it in a job by srun launch python3 ddp.py, or "
+            "by torchrun"
+        )
     gpus = torch.cuda.is_available()
     # So that NCCL too gives up a wait. From PyTorch 2.2 on it does so by itself.
     os.environ.setdefault("NCCL_ASYNC_ERROR_HANDLING", "1")
@@ -218,53 +220,30 @@ def model_on(device: torch.device, group: Any, options: argparse.Namespace) -> n
     """Return the model, the same in all processes, whose gradients they exchange.
 
     Raises:
-        ReleaseError: PyTorch has no --fsdp that works.
+        StartError: PyTorch has no --fsdp that works.
 
     """
-    torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(NUMBERS, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
+    model = new_model()
     if options.fsdp:
         try:
             import sharded  # noqa: PLC0415
         except ImportError as error:
-            raise ReleaseError(
+            raise StartError(
                 f"--fsdp needs PyTorch 2.6, and this is {torch.__version__}: load a module that "
                 "has it (module avail; Debian 13's has), or leave the option out"
             ) from error
+        # From the node's memory: all of it may not fit into one GPU.
         return sharded.shard(model, device, group)
+    model = model.to(device)
     devices = [device.index] if device.index is not None else None
     network = nn.parallel.DistributedDataParallel(model, devices, process_group=group)
     compress(network, options.compress)
     return network
 
 
-def decoded(samples: list[bytes]) -> torch.Tensor:
-    """Return samples of packed data as a batch; put here what your data needs.
-
-    Raises:
-        DataError: they are no points.
-
-    """
-    if {len(sample) for sample in samples} != {4 * NUMBERS}:
-        raise DataError(
-            f"samples are no points of {NUMBERS} numbers: make some (python3 packed.py points "
-            "FOLDER), or change decoded() in ddp.py for your data"
-        )
-    numbers = torch.frombuffer(bytearray(b"".join(samples)), dtype=torch.float32)
-    return numbers.view(-1, NUMBERS)
-
-
-def made(step: int, place: tuple[int, int]) -> Generator[torch.Tensor, None, None]:
-    """Return batches that are made up, each process its own, also after a restart."""
-    rank, processes = place
-    for number in itertools.count(step):
-        source = torch.Generator().manual_seed(number * processes + rank)
-        yield torch.randn(BATCH, NUMBERS, generator=source)
-
-
 def work(network: nn.Module, points: torch.Tensor) -> torch.Tensor:
     """Return the loss of a step."""
-    loss = nn.functional.mse_loss(network(points), points.sum(1, keepdim=True))
+    loss = loss_of(network, points)
     if points.device.type == "cuda":
         torch.cuda.synchronize()
     return loss
@@ -298,10 +277,9 @@ def main() -> int:
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE)
     workers = Workers(rank, processes, lost, options.wait - ENDING_SECONDS)
     content = meet(workers, checkpoints, options.wait)
-    step = seen = 0
-    if content:
-        step, seen = resume(content, network, optimizer, device, fsdp=options.fsdp)
+    step, seen = resume(content, network, optimizer, device, fsdp=options.fsdp)
     if first:
+        checkpoints.begin(step)
         metrics.begin(step)
         print(f"{processes} processes, from step {step}", flush=True)
     # From here on they wait for each other no longer than in a step.
@@ -343,5 +321,5 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (CheckpointError, DataError, ReleaseError) as wrong:
+    except (CheckpointError, DataError, StartError) as wrong:
         sys.exit(f"ddp.py: {wrong}")

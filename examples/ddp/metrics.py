@@ -23,17 +23,17 @@ class Metrics:
     def begin(self, done: int) -> None:
         """Leave out what is written of steps after those that are done; whole or not at all."""
         try:
-            # Bytes that are no text, as a node that crashes may leave, stay what they are.
-            text = self.path.read_text(encoding="utf-8", errors="surrogateescape")
+            content = self.path.read_bytes()
         except FileNotFoundError:
             return
-        lines = text.splitlines(keepends=True)
-        kept = [line for line in lines if line.endswith("\n") and _step(line) <= done]
-        if kept == lines:
+        lines = content.split(b"\n")
+        # What is after the last end of a line is half a line, or nothing.
+        kept = b"".join(line + b"\n" for line in lines[:-1] if _step(line) <= done)
+        if kept == content:
             return
         new = self.path.with_name(f"{self.path.name}.new")
-        with new.open("w", encoding="utf-8", errors="surrogateescape") as file:
-            file.writelines(kept)
+        with new.open("wb") as file:
+            file.write(kept)
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.path)
@@ -41,15 +41,20 @@ class Metrics:
     def add(self, step: int, **numbers: float) -> None:
         """Append a line, in one write: who reads meanwhile sees no half of it."""
         line = f"{json.dumps({'step': step, **numbers})}\n".encode()
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            os.write(file, line)
-        finally:
-            os.close(file)
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                os.write(file, line)
+            finally:
+                os.close(file)
+        except OSError as error:
+            # It ends no training, which may still save.
+            why = f"{self.path} can't be written ({error.strerror})"
+            print(f"{why}: the loss of step {step} is left out", flush=True)
 
 
-def _step(line: str) -> int:
-    """Return the step of a line; 0: it is of none."""
+def _step(line: bytes) -> int:
+    """Return the step of a line; 0: it is of none, such as bytes that a crashed node has left."""
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):

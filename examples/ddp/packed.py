@@ -8,7 +8,7 @@ sends before the time limit; and while a thread reads, or decodes an image, the 
 
 `pack` makes a sample of each file in a folder, `points` those that ddp.py learns from; `verify`
 reads all. The index comes last, so a pack that was ended in the middle is none. It has a checksum
-of each sample, and damaged data ends a training with a sentence.
+of each sample and one of itself, and damaged data ends a training with a sentence.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import random
+import resource
 import sys
 import tarfile
 import threading
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import TypeVar
 
 INDEX = "index.jsonl"
-"""A line for each sample: number of the archive, offset, size, CRC-32, name."""
+"""A line for each sample: number of the archive, offset, size, CRC-32, name; and a last line."""
 ARCHIVE_MIB = 1024
 """Size of an archive, about: large for the file server, small enough to copy one alone."""
 AHEAD, THREADS = 8, 4
@@ -56,28 +57,58 @@ def pack(samples: Iterable[tuple[str, bytes]], folder: Path, mib: int = ARCHIVE_
     """Write samples into a folder that is new or empty; return how many.
 
     Raises:
-        DataError: the folder has something already, or there are no samples.
+        DataError: the folder can't be written, or has something already; or there are no samples.
 
     """
     source = iter(samples)
     first = next(source, None)
     if first is None:
-        raise DataError("there is no file to pack: name a folder that has some")
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise DataError(f"{folder} is not empty: remove it, or name another folder")
+        raise DataError("there is nothing to pack: name a folder that has files")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FileExistsError
+        return _pack(itertools.chain([first], source), folder, mib)
+    except FileExistsError as error:
+        raise DataError(
+            f"{folder} is not an empty folder: remove it, or name another one"
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{folder} can't be written ({error.strerror}): make room there (df, muster-quota), or "
+            "name another folder"
+        ) from error
+
+
+def _pack(samples: Iterator[tuple[str, bytes]], folder: Path, mib: int) -> int:
+    """Write archives and index into an empty folder, or leave it so."""
     new = folder / f"{INDEX}.new"
-    number = total = 0
-    with new.open("w", encoding="utf-8") as index:
-        while first:
-            for line in _write(folder / archive(number), itertools.chain([first], source), mib):
-                index.write(f"{json.dumps([number, *line])}\n")
-                total += 1
-            number, first = number + 1, next(source, None)
-        index.flush()
-        os.fsync(index.fileno())
+    number = total = checksum = 0
+    # "x": another one may pack at the same time.
+    with new.open("xb") as index:
+        try:
+            while first := next(samples, None):
+                rest = itertools.chain([first], samples)
+                for place in _write(folder / archive(number), rest, mib):
+                    line = f"{json.dumps([number, *place])}\n".encode()
+                    index.write(line)
+                    total, checksum = total + 1, zlib.crc32(line, checksum)
+                number += 1
+            index.write(last_line(checksum))
+            index.flush()
+            os.fsync(index.fileno())
+        except BaseException:
+            # A full disk or quota has more use for the room.
+            for path in folder.iterdir():
+                path.unlink()
+            raise
     new.replace(folder / INDEX)
     return total
+
+
+def last_line(checksum: int) -> bytes:
+    """Return the end of an index, by the CRC-32 of all before it: without it some is missing."""
+    return f'"{checksum:08x}"\n'.encode()
 
 
 def _write(
@@ -100,10 +131,27 @@ def _write(
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Return all files below a folder, by their path there: that may have the class of an image."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield path.relative_to(folder).as_posix(), path.read_bytes()
+    """Return all files below a folder, by their path there: that may have the class of an image.
+
+    Raises:
+        DataError: the folder, or something in it, can't be read.
+
+    """
+
+    def refused(error: OSError) -> None:
+        raise error
+
+    try:
+        # Path.rglob leaves out what it may not read, and says nothing.
+        found = os.walk(folder, onerror=refused)
+        for path in sorted(Path(where, name) for where, _, names in found for name in names):
+            if path.is_file():
+                yield path.relative_to(folder).as_posix(), path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{error.filename} can't be read ({error.strerror}): name a folder that you may read, "
+            "with all that is in it"
+        ) from error
 
 
 def points(number: int) -> Iterator[tuple[str, bytes]]:
@@ -123,24 +171,28 @@ class Packed:
         folder: What `pack` has made.
 
     Raises:
-        DataError: it has no index, or an empty one.
+        DataError: it has no index, or not all of it.
 
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, path = folder, folder / INDEX
         try:
-            self._index = (folder / INDEX).read_bytes()
+            self._index = path.read_bytes()
         except OSError as error:
             raise DataError(
-                f"{folder / INDEX} can't be read ({error.strerror}): pack the data first "
+                f"{path} can't be read ({error.strerror}): pack the data first "
                 f"(python3 packed.py pack FILES {folder}), into a folder that all nodes see"
             ) from error
+        end = self._index.rfind(b"\n", 0, -1) + 1
+        if self._index[end:] != last_line(zlib.crc32(memoryview(self._index)[:end])):
+            raise DataError(f"{path} is damaged: pack or copy the data again")
         # Millions of samples take 8 bytes each, and not a list of Python's objects.
         lengths = (len(line) for line in io.BytesIO(self._index))
-        self._begins = array("Q", itertools.accumulate(lengths, initial=0))
-        if not len(self):
-            raise DataError(f"{folder / INDEX} is empty: pack the data again")
+        self._begins = array("Q", itertools.accumulate(lengths, initial=0))[:-1]
+        # Archives stay open, and may be more than the 1024 files that shells allow.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self._lock = threading.Lock()
         self._open: dict[int, int] = {}
         self._orders: dict[int, array[int]] = {}
@@ -162,13 +214,18 @@ class Packed:
 
         """
         line = self._index[self._begins[number] : self._begins[number + 1]]
+        where, offset, size, checksum, name = json.loads(line)
+        path, content = self.folder / archive(where), b""
         try:
-            where, offset, size, checksum, name = json.loads(line)
-            content = os.pread(self._archive(where), size, offset)
-        except (OSError, ValueError) as error:
-            raise DataError(f"sample {number} of {self.folder} can't be read: {error}") from error
+            file = self._archive(where)
+            # Linux reads 2 GiB at a time at most.
+            while more := os.pread(file, size - len(content), offset + len(content)):
+                content += more
+        except OSError as error:
+            raise DataError(
+                f"{path} can't be read ({error.strerror}): pack or copy the data again"
+            ) from error
         if len(content) != size or zlib.crc32(content) != checksum:
-            path = self.folder / archive(where)
             raise DataError(f"{name} in {path} is damaged: pack or copy the data again")
         return str(name), content
 
@@ -254,16 +311,13 @@ def main() -> None:
     for command in (packing, making):
         command.add_argument("--mib", type=int, default=ARCHIVE_MIB, help="size of an archive")
     options = parser.parse_args()
-    try:
-        if options.command == "verify":
-            data = Packed(options.folder)
-            total = sum(1 for number in range(len(data)) if data.read(number))
-        else:
-            found = options.command == "pack"
-            samples = files_below(options.files) if found else points(options.samples)
-            total = pack(samples, options.folder, options.mib)
-    except OSError as error:
-        raise DataError(f"{error.filename or options.folder}: {error.strerror}") from error
+    if options.command == "verify":
+        data = Packed(options.folder)
+        total = sum(1 for number in range(len(data)) if data.read(number))
+    else:
+        found = options.command == "pack"
+        samples = files_below(options.files) if found else points(options.samples)
+        total = pack(samples, options.folder, options.mib)
     print(f"{options.folder}: {total} samples")
 
 

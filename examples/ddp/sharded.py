@@ -30,7 +30,7 @@ def shard(model: nn.Module, device: torch.device, group: Any) -> nn.Module:
     )
 
 
-def whole(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
+def full_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
     """Return the states of model and optimizer; all processes gather them together.
 
     From GPUs they go to the memory of the first process alone.
@@ -42,8 +42,10 @@ def whole(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]
     return in_model, in_optimizer
 
 
-def put(states: tuple[Any, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Have each process take its part of what `whole` has returned."""
+def load_full_state(
+    states: tuple[Any, Any], model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Have each process take its part of what `full_state` has returned."""
     options = state_dict.StateDictOptions(full_state_dict=True)
     in_model, in_optimizer = states
     state_dict.set_state_dict(

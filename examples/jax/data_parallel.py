@@ -13,6 +13,7 @@ import io
 import os
 import platform
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,14 @@ def resumed(content: bytes, fresh: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a checkpoint.
 
     Raises:
-        CheckpointError: it is of another model.
+        CheckpointError: it is of another model or program.
 
     """
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        found = {name: file[name] for name in file.files}
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (EOFError, ValueError, zipfile.BadZipFile):
+        found = {}
     if {n: v.shape for n, v in found.items()} != {n: v.shape for n, v in fresh.items()}:
         raise CheckpointError("the checkpoint is of another model: name another folder")
     return found
@@ -148,18 +152,20 @@ def main() -> int:
     state = resumed(checkpoints.read(name, LOST_SECONDS), fresh) if name else fresh
     step = int(state["step"])
     if first:
+        checkpoints.begin(step)
         metrics.begin(step)
         print(f"{tasks} processes, from step {step}", flush=True)
 
     # Each device has the whole model, and its part of the points.
     mesh = jax.make_mesh((jax.device_count(),), ("devices",))
-    whole, parted = (NamedSharding(mesh, PartitionSpec(*names)) for names in ((), ("devices",)))
-    state = jax.device_put(state, whole)
-    learning = jax.jit(learn, donate_argnums=0, out_shardings=whole)
+    replicated = NamedSharding(mesh, PartitionSpec())
+    sharded = NamedSharding(mesh, PartitionSpec("devices"))
+    state = jax.device_put(state, replicated)
+    learning = jax.jit(learn, donate_argnums=0, out_shardings=replicated)
     stop = False
     while step < options.steps and not stop:
         mine = points_of(step, rank, tasks)
-        state, loss = learning(state, jax.make_array_from_process_local_data(parted, mine))
+        state, loss = learning(state, jax.make_array_from_process_local_data(sharded, mine))
         step += 1
         stop = multihost_utils.reached_preemption_sync_point(step)
         if first and (step % SAVE_STEPS == 0 or stop or step == options.steps):

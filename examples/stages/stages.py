@@ -2,8 +2,8 @@
 """Train a model whose layers are on two nodes: launch python3 stages.py FOLDER [--steps N].
 
 Each task has the layers of one stage, and its optimizer: for models that don't fit into one node.
-A batch goes through in small parts, so the second stage computes with one while the first one
-computes with the next (GPipe). Each task writes checkpoints of its own stage to a folder
+A batch goes through in small parts, microbatches, so the second stage computes with one while the
+first one computes with the next (GPipe). Each task writes checkpoints of its own stage to a folder
 in FOLDER (checkpoints.py); a run that goes on begins with the newest that both have. At SIGTERM
 both stop after the same step and save, a file FOLDER.stopped says so, and the exit code is 75.
 Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
@@ -12,6 +12,7 @@ Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
 import argparse
 import io
 import os
+import pickle
 import platform
 import signal
 import sys
@@ -24,8 +25,8 @@ from checkpoints import CheckpointError, Checkpoints
 from metrics import Metrics
 from torch import distributed, nn
 
-STAGES, PARTS = 2, 8
-"""Tasks, and parts of a batch: with more of them the stages wait less for each other."""
+STAGES, MICROBATCHES = 2, 8
+"""Tasks, and parts of a batch: with more of these the stages wait less for each other."""
 BATCH, NUMBERS, HIDDEN = 256, 64, 256
 """Points of a step, numbers of a point, and the model's width."""
 RATE = 1e-3
@@ -88,7 +89,7 @@ def schedule_of(module: nn.Module, stage: int, device: torch.device, group: Any)
         ) from error
     part = PipelineStage(module, stage, STAGES, device, group=group)
     # Schedule1F1B takes less memory, for GPUs: over Gloo that of PyTorch 2.6 waits for ever.
-    return ScheduleGPipe(part, PARTS, loss_fn=nn.functional.mse_loss)
+    return ScheduleGPipe(part, MICROBATCHES, loss_fn=nn.functional.mse_loss)
 
 
 def points_of(step: int, device: torch.device, number: int = BATCH) -> torch.Tensor:
@@ -117,27 +118,40 @@ def resume(
         CheckpointError: it can't be read, or is of another model.
 
     """
+    mine = checkpoints.newest()
     newest: list[Any] = [None] * STAGES
-    distributed.all_gather_object(newest, checkpoints.newest())
-    if None in newest:
-        return 0
+    distributed.all_gather_object(newest, mine)
     # A run that was killed may have saved one stage, and not the other.
-    step = min(int(name.partition("-")[0]) for name in newest)
+    step = min(int(name.partition("-")[0]) if name else 0 for name in newest)
+    if step:
+        _read(checkpoints, step, module, optimizer, device)
+    elif mine:
+        print("the other stage has no checkpoint: both begin anew", flush=True)
+    # Both have read theirs. What one has saved more fits nothing that the other will save.
+    distributed.barrier()
+    checkpoints.begin(step)
+    return step
+
+
+def _read(
+    checkpoints: Checkpoints, step: int, module: nn.Module, optimizer: Any, device: torch.device
+) -> None:
+    """Put the checkpoint of a step into a stage."""
     name = checkpoints.newest(step)
     if name is None or int(name.partition("-")[0]) != step:
         raise CheckpointError(
             f"{checkpoints.folder} has no checkpoint of step {step}, the newest of the other "
             "stage: name another folder"
         )
-    state = torch.load(io.BytesIO(checkpoints.read(name, LOST_SECONDS)), map_location=device)
+    content = checkpoints.read(name, LOST_SECONDS)
     try:
+        state = torch.load(io.BytesIO(content), map_location=device)
         module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-    except (RuntimeError, ValueError) as error:
+    except (EOFError, KeyError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise CheckpointError(
-            f"{checkpoints.folder / name} is of another model: name another folder ({error})"
+            f"{checkpoints.folder / name} is of another model: name another folder ({error!r})"
         ) from error
-    return step
 
 
 def loss_at_the_end(module: nn.Module, stage: int, device: torch.device) -> float:

@@ -1,5 +1,6 @@
 """examples/ddp/checkpoints.py: what a killed or full run leaves, and what is believed of it."""
 
+import errno
 import hashlib
 import threading
 from pathlib import Path
@@ -46,6 +47,19 @@ def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(
     assert f"{damaged} is damaged" in capsys.readouterr().out
 
 
+def test_one_that_can_t_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    """A file server that fails for a moment would have the training begin anew."""
+    kept = checkpoints(tmp_path)
+    kept.save(1000, b"step 1000")
+    path = tmp_path / f"{2000:010}-{'0' * 64}.ckpt"
+    path.mkdir()
+    sentence = rf"{path} can't be read \(Is a directory\): "
+    with pytest.raises(example.CheckpointError, match=sentence):
+        kept.newest()
+    with pytest.raises(example.CheckpointError, match=r"can't be read \(Is a directory\) on "):
+        kept.read(path.name, 0)
+
+
 def test_a_run_that_ends_while_it_writes_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,11 +67,12 @@ def test_a_run_that_ends_while_it_writes_leaves_the_one_before(
     kept.save(1000, b"step 1000")
 
     def full(_: int) -> None:
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", full)
-        with pytest.raises(OSError, match="No space"):
+        sentence = rf"{tmp_path} can't be written \(No space left on device\): make room there"
+        with pytest.raises(example.CheckpointError, match=sentence):
             kept.save(2000, b"step 2000")
     assert newest(kept) == (1000, b"step 1000")
     # Half a checkpoint would keep the disk full.
@@ -108,3 +123,15 @@ def test_one_that_another_process_has_too_may_be_older(tmp_path: Path) -> None:
         assert name is not None
         assert found.read(name, 0) == str(step).encode()
     assert found.newest(999) is None
+
+
+def test_a_run_that_goes_on_has_none_of_later_steps(tmp_path: Path) -> None:
+    found = checkpoints(tmp_path / "none")
+    found.begin(0)
+    for step in (1000, 2000, 3000):
+        found.save(step, str(step).encode())
+    found.begin(2000)
+    assert [path.name[:10] for path in sorted(found.folder.iterdir())] == [
+        "0000001000",
+        "0000002000",
+    ]

@@ -1,14 +1,16 @@
 """examples/ddp: how ddp.py stops and goes on, with a stand-in for PyTorch; and its losses."""
 
+import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+from unittest.mock import MagicMock
 
 import example_jobs
 import pytest
@@ -48,10 +50,11 @@ def test_a_half_line_of_a_killed_run_goes_and_lines_of_others_stay(
     metrics: ModuleType, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics-7.jsonl"
-    other = '{"accuracy": 0.5}\nno JSON\n[]\n'
-    path.write_text(f'{other}{{"step": 1000, "loss": 1}}\n{{"step": 2000, "lo')
+    # Python's lines end at the last two signs too, and JSON's do not.
+    other = '{"accuracy": 0.5}\nno JSON\n[]\n{"note": "a\u2028b\x0cc"}\r\n'
+    path.write_text(f'{other}{{"step": 1000, "loss": 1}}\n{{"step": 2000, "lo', newline="")
     metrics.Metrics(path).begin(2000)
-    assert path.read_text() == f'{other}{{"step": 1000, "loss": 1}}\n'
+    assert path.read_bytes() == f'{other}{{"step": 1000, "loss": 1}}\n'.encode()
 
 
 def test_bytes_that_are_no_text_stop_no_run(metrics: ModuleType, tmp_path: Path) -> None:
@@ -78,6 +81,16 @@ def test_a_full_disk_leaves_the_file_as_it_was(
     with pytest.raises(OSError, match="No space"):
         one.begin(1000)
     assert path.read_text() == text
+
+
+def test_a_loss_that_can_t_be_written_ends_no_training(
+    metrics: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is computed may still be saved."""
+    path = tmp_path / "none/metrics-7.jsonl"
+    metrics.Metrics(path).add(1000, loss=1)
+    told = f"{path} can't be written (No such file or directory): the loss of step 1000 is left out"
+    assert capsys.readouterr().out == f"{told}\n"
 
 
 # -- ddp.py, with a stand-in for PyTorch ----------------------------------------------------------
@@ -121,6 +134,12 @@ class Number:
 
 def save(state, file):
     print("saves", flush=True)
+    if {full}:
+        # As a full disk has it.
+        import os
+        def full(_):
+            raise OSError(28, "No space left on device")
+        os.fsync = full
     time.sleep({saving})
     pickle.dump({{key: state[key] for key in ("step", "seen", "fsdp")}}, file)
 
@@ -151,17 +170,28 @@ runpy.run_path({example!r} + "/ddp.py", run_name="__main__")
 """
 
 
+JOB = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "20000"}
+"""What launch and torchrun set, in part."""
+
+
 class Run:
     """ddp.py in a folder, one process of one."""
 
-    def __init__(self, folder: Path, *words: str, saving: float = 0.0) -> None:
-        program = STAND_IN.format(
-            words=["ddp.py", "ddp-7", *words], example=str(EXAMPLE), saving=saving
-        )
+    def __init__(
+        self,
+        folder: Path,
+        *words: str,
+        saving: float = 0.0,
+        full: bool = False,
+        environment: Mapping[str, str] = JOB,
+    ) -> None:
+        example = str(EXAMPLE)
+        words = ("ddp.py", "ddp-7", *words)
+        program = STAND_IN.format(words=list(words), example=example, saving=saving, full=full)
         self.process = subprocess.Popen(
             [sys.executable, "-c", program],
             cwd=folder,
-            env={**os.environ, "MASTER_ADDR": "127.0.0.1", "MUSTER_METRICS": "metrics-7.jsonl"},
+            env={**os.environ, "MUSTER_METRICS": "metrics-7.jsonl", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -241,6 +271,48 @@ def test_of_a_checkpoint_only_the_name_is_sent(tmp_path: Path, runs: list[Run]) 
     assert int(sent.split()[1]) < 1000
 
 
+def test_a_disk_that_is_full_while_it_saves_is_told_in_a_sentence(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    runs.append(Run(tmp_path, "--steps", "1000", full=True))
+    code, output = runs[0].end()
+    assert code == 1
+    assert output.endswith(
+        "\nddp.py: ddp-7 can't be written (No space left on device): make room there (df, "
+        "muster-quota); older checkpoints are still there\n"
+    )
+    assert "Traceback" not in output
+
+
+def test_damaged_checkpoints_leave_room_for_those_of_the_next_run(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(tmp_path / "ddp-7")
+    for step in (8000, 9000, 10000):
+        checkpoints.save(step, b"")
+    for path in checkpoints.folder.iterdir():
+        path.write_bytes(b"damaged")
+    runs.append(Run(tmp_path, "--steps", "1000"))
+    code, output = runs[0].end()
+    assert code == 0, output
+    assert output.count(" is damaged") == 3
+    assert [path.name[:10] for path in checkpoints.folder.iterdir()] == ["0000001000"]
+
+
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
+def test_a_run_that_neither_launch_nor_torchrun_has_started_says_how(
+    tmp_path: Path, runs: list[Run], missing: str
+) -> None:
+    variables = {name: value for name, value in JOB.items() if name != missing}
+    runs.append(Run(tmp_path, environment=variables))
+    code, output = runs[0].end()
+    assert (code, output) == (
+        1,
+        "ddp.py: PyTorch can't find the processes: start it in a job by srun launch python3 "
+        "ddp.py, or by torchrun\n",
+    )
+
+
 @pytest.mark.parametrize("wait", ["0", "14", "3601", "-1", "soon"])
 def test_how_long_processes_wait_for_each_other_has_bounds(
     tmp_path: Path, runs: list[Run], wait: str
@@ -279,7 +351,7 @@ def test_samples_that_are_no_points_are_told(tmp_path: Path, runs: list[Run]) ->
     runs.append(Run(tmp_path, "--steps", "100", "--data", "data"))
     code, output = runs[0].end()
     assert code == 1
-    assert "or change decoded() in ddp.py for your data\n" in output
+    assert "or change decoded() in model.py for your data\n" in output
 
 
 @pytest.mark.parametrize(
@@ -300,6 +372,33 @@ def test_what_fsdp_needs_is_told(
     assert "Traceback" not in output
 
 
+@pytest.mark.parametrize("fsdp", [True, False])
+def test_with_fsdp_no_gpu_ever_has_the_whole_model(
+    monkeypatch: pytest.MonkeyPatch, fsdp: bool
+) -> None:
+    torch, sharded = MagicMock(__version__="2.6.0"), MagicMock()
+    names = ("", ".nn", ".distributed", ".distributed.algorithms.ddp_comm_hooks")
+    torch.distributed.algorithms.ddp_comm_hooks = torch
+    stand_ins = {f"torch{name}": torch.distributed for name in names}
+    stand_ins |= {"torch": torch, "torch.nn": torch.nn, "sharded": sharded}
+    for name, module in stand_ins.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    for name in ("checkpoints", "metrics", "model", "packed", "workers", "judge"):
+        monkeypatch.setitem(sys.modules, name, example_jobs.module("ddp", name))
+    program = example_jobs.module("ddp", "ddp")
+    options, gpu = argparse.Namespace(fsdp=fsdp, compress=None), MagicMock(index=2)
+    model = torch.nn.Sequential.return_value
+    program.model_on(gpu, None, options)
+    assert model.to.called != fsdp
+    if fsdp:
+        sharded.shard.assert_called_once_with(model, gpu, None)
+    states = {"fsdp": fsdp, "model": 1, "optimizer": 2, "step": 1000, "seen": 5}
+    torch.load.return_value = states
+    assert program.resume(b"", model, MagicMock(), gpu, fsdp=fsdp) == (1000, 5)
+    assert torch.load.call_args.kwargs == {"map_location": "cpu" if fsdp else gpu}
+
+
 def test_a_checkpoint_of_a_run_with_other_options_is_told(tmp_path: Path, runs: list[Run]) -> None:
     import pickle
 
@@ -311,6 +410,20 @@ def test_a_checkpoint_of_a_run_with_other_options_is_told(tmp_path: Path, runs: 
     told = output.splitlines()[-1]
     assert told.startswith("ddp.py: the checkpoint is of a run with --fsdp: start it so again, or")
     assert "Traceback" not in output
+
+
+def test_a_checkpoint_of_another_program_is_told(tmp_path: Path, runs: list[Run]) -> None:
+    import pickle
+
+    checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(tmp_path / "ddp-7")
+    for content in (b"no pickle", pickle.dumps({"epochs": 3})):
+        checkpoints.save(1000 + len(content), content)
+        runs.append(Run(tmp_path))
+        code, output = runs[-1].end()
+        assert code == 1
+        told = output.splitlines()[-1]
+        assert told.startswith("ddp.py: the checkpoint is of another model: name another folder (")
+        assert "Traceback" not in output
 
 
 # -- the job scripts, with stand-ins for SLURM's programs ------------------------------------------

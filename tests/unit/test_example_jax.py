@@ -44,11 +44,21 @@ try:
     program["resumed"](b"", {{"weights": Shaped(64, 128)}})
 except program["CheckpointError"] as error:
     print(error)
+
+def none(*_, **__):
+    raise {fault}
+
+numpy.load = none
+try:
+    program["resumed"](b"", fresh)
+except program["CheckpointError"] as error:
+    print(error)
 """
 
 
-def ran(name: str) -> subprocess.CompletedProcess[str]:
-    program = STAND_IN.format(name=name, example=str(example_jobs.EXAMPLES / "jax"))
+def ran(name: str, fault: str = "ValueError") -> subprocess.CompletedProcess[str]:
+    example = str(example_jobs.EXAMPLES / "jax")
+    program = STAND_IN.format(name=name, fault=fault, example=example)
     return subprocess.run(
         [sys.executable, "-c", program],
         env={},
@@ -68,10 +78,11 @@ def test_a_run_that_launch_did_not_start_says_how(tmp_path: Path) -> None:
     )
 
 
-def test_a_checkpoint_of_another_model_is_refused() -> None:
-    done = ran("a module")
+@pytest.mark.parametrize("fault", ["ValueError", "__import__('zipfile').BadZipFile", "EOFError"])
+def test_a_checkpoint_of_another_model_or_program_is_refused(fault: str) -> None:
+    done = ran("a module", fault)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "the checkpoint is of another model: name another folder\n"
+    assert done.stdout == "the checkpoint is of another model: name another folder\n" * 2
 
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2"}

@@ -1,6 +1,8 @@
 """examples/ddp/packed.py: data in archives, in the same order for each run, read ahead."""
 
+import errno
 import itertools
+import os
 import subprocess
 import sys
 import tarfile
@@ -76,10 +78,13 @@ def test_a_pack_that_is_ended_in_the_middle_is_none(example: ModuleType, tmp_pat
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["pack", "none", "data"], "there is no file to pack: name a folder that has some"),
-        (["points", "files"], "files is not empty: remove it, or name another folder"),
+        (["pack", "none", "data"], "none can't be read (No such file or directory): name a folder"),
+        (["pack", "files/cats/001.jpg", "data"], "can't be read (Not a directory): name a folder"),
+        (["points", "data", "--samples", "0"], "there is nothing to pack: name a folder that has"),
+        (["points", "files"], "files is not an empty folder: remove it, or name another one"),
         (["verify", "none"], "none/index.jsonl can't be read (No such file or directory): pack"),
-        (["points", "files/cats/001.jpg/data"], "Not a directory"),
+        (["points", "files/cats/001.jpg"], "001.jpg is not an empty folder: remove it, or name"),
+        (["points", "files/cats/001.jpg/data"], "data can't be written (Not a directory): make"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path: Path, words: list[str], sentence: str) -> None:
@@ -94,7 +99,18 @@ def test_what_is_wrong_is_one_sentence(tmp_path: Path, words: list[str], sentenc
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("harm", ["other bytes", "cut", "gone", "index cut"])
+INDEX_HARMS = {
+    "index cut in a line": lambda lines: b"".join(lines)[:-10],
+    # Else a training would go on with fewer samples, and nobody would know.
+    "index cut after a line": lambda lines: b"".join(lines[:7]),
+    "a line of the index is gone": lambda lines: b"".join(lines[:3] + lines[4:]),
+    "another number in the index": lambda lines: b"".join(lines).replace(b"256", b"255", 1),
+    "a line too many": lambda lines: b"".join([*lines, b"5\n"]),
+    "an empty index": lambda lines: b"".join(lines[:0]),
+}
+
+
+@pytest.mark.parametrize("harm", ["other bytes", "cut", "gone", *INDEX_HARMS])
 def test_damaged_data_is_named_and_not_believed(
     example: ModuleType, tmp_path: Path, harm: str
 ) -> None:
@@ -110,11 +126,94 @@ def test_damaged_data_is_named_and_not_believed(
         archive.unlink()
     else:
         index = folder / example.INDEX
-        index.write_bytes(index.read_bytes()[:-10])
+        index.write_bytes(INDEX_HARMS[harm](index.read_bytes().splitlines(keepends=True)))
     done = packed("verify", folder)
     assert (done.returncode, done.stdout) == (1, "")
-    wanted = {"other bytes": " is damaged: pack or copy the data again\n", "cut": " is damaged: "}
-    assert wanted.get(harm, " can't be read: ") in done.stderr
+    assert {
+        "other bytes": f".f32 in {archive} is damaged: pack or copy the data again\n",
+        "cut": f".f32 in {archive} is damaged: pack or copy the data again\n",
+        "gone": f"{archive} can't be read (No such file or directory): pack or copy the data",
+    }.get(harm, "/index.jsonl is damaged: pack or copy the data again\n") in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("full_at", [1, 3, 6])
+def test_a_full_disk_while_packing_is_told_and_leaves_room(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_at: int
+) -> None:
+    """At a first archive, at a later one, and at the index."""
+    synced: list[int] = []
+
+    def full(file: int) -> None:
+        synced.append(file)
+        if len(synced) == full_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    samples = [(f"{number}", b"1") for number in range(5)]
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(example.DataError, match=r"\(No space left on device\): make room"):
+            example.pack(samples, tmp_path / "data", 0)
+    assert list((tmp_path / "data").iterdir()) == []
+    assert example.pack(samples, tmp_path / "data", 0) == 5
+
+
+def test_who_packs_at_the_same_time_is_told_and_removes_nothing(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+
+    def some() -> Iterator[tuple[str, bytes]]:
+        yield "one", b"1"
+        # Both have found the folder empty.
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "iterdir", lambda _: iter(()))
+            with pytest.raises(example.DataError, match="is not an empty folder"):
+                example.pack([("two", b"2")], folder)
+        yield "three", b"3"
+
+    assert example.pack(some(), folder) == 2
+    data = example.Packed(folder)
+    assert [data.read(number) for number in range(2)] == [("one", b"1"), ("three", b"3")]
+
+
+def test_a_folder_that_can_t_be_read_is_not_left_out(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path / "files")
+    look = os.scandir
+
+    def refused(path: str) -> object:
+        if Path(path).name == "dogs":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return look(path)
+
+    monkeypatch.setattr("os.scandir", refused)
+    with pytest.raises(example.DataError, match=r"files/dogs can't be read \(Permission denied\)"):
+        example.pack(example.files_below(tmp_path / "files"), tmp_path / "data")
+
+
+def test_what_is_packed_into_the_folder_itself_is_not_packed_again(tmp_path: Path) -> None:
+    files(tmp_path)
+    done = packed("pack", tmp_path, tmp_path / "packed", "--mib", "0")
+    assert done.stdout == f"{tmp_path}/packed: 20 samples\n", done.stderr
+
+
+def test_more_archives_than_files_that_a_shell_may_open(tmp_path: Path) -> None:
+    packed("points", tmp_path / "data", "--samples", "100", "--mib", "0")
+    soft = f"ulimit -Sn 64 && {sys.executable} {PROGRAM} verify {tmp_path}/data"
+    done = subprocess.run(["bash", "-c", soft], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{tmp_path}/data: 100 samples\n", done.stderr
+
+
+def test_a_read_that_returns_less_is_continued(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux returns 2 GiB at a time at most."""
+    example.pack([("large", bytes(range(250)) * 4)], tmp_path / "data")
+    read = os.pread
+    monkeypatch.setattr("os.pread", lambda file, size, at: read(file, min(size, 300), at))
+    assert example.Packed(tmp_path / "data").read(0) == ("large", bytes(range(250)) * 4)
 
 
 # -- the order ------------------------------------------------------------------------------------

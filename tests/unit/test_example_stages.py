@@ -26,7 +26,10 @@ def gather(found, mine):
 torch = Anything()
 torch.__dict__["__version__"] = "1.13.1"
 torch.cuda.is_available = lambda: False
-torch.load = lambda *_, **__: {{"model": None, "optimizer": None}}
+def load(*_, **__):
+    {load}
+    return {{"model": None, "optimizer": None}}
+torch.load = load
 torch.distributed.get_rank = lambda: 0
 torch.distributed.all_gather_object = gather
 sys.modules.update({{"torch": torch, "torch.distributed": torch.distributed}})
@@ -36,18 +39,21 @@ program = runpy.run_path({example!r} + "/stages.py", run_name={name!r})
 checkpoints = program["Checkpoints"](Path({folder!r}))
 for step in 1000, 2000:
     checkpoints.save(step, b"")
+torch.distributed.barrier = lambda: print("both have read")
 try:
     print(program["resume"](checkpoints, Anything(), Anything(), None))
+    print(*sorted(path.name[:10] for path in checkpoints.folder.iterdir()))
 except program["CheckpointError"] as error:
     print(error)
 """
 
 
 def ran(
-    folder: Path, name: str, other: str | None = None, **variables: str
+    folder: Path, name: str, other: str | None = None, load: str = "pass", **variables: str
 ) -> subprocess.CompletedProcess[str]:
+    example = str(example_jobs.EXAMPLES / "stages")
     program = STAND_IN.format(
-        name=name, other=other, folder=str(folder), example=str(example_jobs.EXAMPLES / "stages")
+        name=name, other=other, folder=str(folder), load=load, example=example
     )
     return subprocess.run(
         [sys.executable, "-c", program],
@@ -78,17 +84,38 @@ def test_what_it_needs_is_told(tmp_path: Path, variables: dict[str, str], senten
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (None, "0"),
-        # This one was killed after it had saved, and the other one before.
-        ("0000001000-x.ckpt", "1000"),
-        ("0000003000-x.ckpt", "2000"),
-        ("0000000500-x.ckpt", "has no checkpoint of step 500, the newest of the other stage: name"),
+        # A save of one, and not yet of the other.
+        (None, ["the other stage has no checkpoint: both begin anew", "both have read", "0", ""]),
+        # This one was killed after it had saved, and the other one before: what it has saved more
+        # is not of the run that goes on, and would else be taken together with that one's.
+        ("0000001000-x.ckpt", ["both have read", "1000", "0000001000"]),
+        ("0000003000-x.ckpt", ["both have read", "2000", "0000001000 0000002000"]),
     ],
 )
-def test_both_stages_go_on_from_the_same_step(tmp_path: Path, other: str | None, said: str) -> None:
+def test_both_stages_go_on_from_the_same_step(
+    tmp_path: Path, other: str | None, said: list[str]
+) -> None:
     done = ran(tmp_path / "stage-0", "a module", other)
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert done.stdout.splitlines() == said
+
+
+@pytest.mark.parametrize(
+    ("other", "load", "sentence"),
+    [
+        ("0000000500-x.ckpt", "pass", "has no checkpoint of step 500, the newest of the other sta"),
+        ("0000002000-x.ckpt", "raise KeyError('model')", "is of another model: name another fold"),
+        ("0000002000-x.ckpt", "raise RuntimeError('size')", "is of another model: name another f"),
+        ("0000002000-x.ckpt", "import pickle; raise pickle.UnpicklingError", "is of another mode"),
+    ],
+)
+def test_what_can_t_be_gone_on_from_is_told_and_stays(
+    tmp_path: Path, other: str, load: str, sentence: str
+) -> None:
+    done = ran(tmp_path / "stage-0", "a module", other, load)
+    assert done.returncode == 0, done.stderr
+    assert sentence in done.stdout
+    assert len(list((tmp_path / "stage-0").iterdir())) == 2
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,14 @@ def test_a_task_that_fails_ends_those_that_wait_for_it(script: Path) -> None:
 
 
 @each_script
+def test_a_script_that_goes_on_after_its_time_limit_has_its_program_told_before(
+    script: Path,
+) -> None:
+    if ".stopped" in script.read_text():
+        assert "signal" in options_of(script)
+
+
+@each_script
 def test_a_script_loads_modules_that_are_built_or_says_so(script: Path) -> None:
     text = script.read_text()
     loaded = re.findall(r"^module load (.+)$", text, re.MULTILINE)

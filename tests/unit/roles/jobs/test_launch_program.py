@@ -333,6 +333,15 @@ def test_what_lies_beside_the_script_is_found(environment: dict[str, str], scrip
     assert launched(environment, sys.executable, str(script)).stdout == "started\n"
 
 
+def test_a_folder_of_a_framework_s_name_is_none(environment: dict[str, str], script: Path) -> None:
+    """As the copy of examples/jax is."""
+    (script.parent / "horovod").mkdir()
+    done = launched(environment, sys.executable, str(script))
+    assert f"{script} imports horovod, which " in done.stderr
+    (script.parent / "horovod/__init__.py").touch()
+    assert launched(environment, sys.executable, str(script)).stdout == "started\n"
+
+
 def test_a_script_that_the_node_does_not_see_is_told(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -26,7 +26,9 @@ FRAMEWORKS = (
 _TRY = """
 import importlib.util, sys
 sys.path.insert(0, sys.argv[1])
-print(*[name for name in sys.argv[2:] if importlib.util.find_spec(name) is None])
+found = {name: importlib.util.find_spec(name) for name in sys.argv[2:]}
+# Any folder of that name is one too, without an origin.
+print(*[name for name, spec in found.items() if spec is None or spec.origin is None])
 """
 _TRY_TIMEOUT_S = 60
 
