@@ -125,17 +125,33 @@ local function associations(job)
     return levels
 end
 
--- The QoS of the partition, which goes before that of the job.
-local function kinds(job, partition, levels)
-    local name = job.qos or job.default_qos
+-- The QoS that the association of a job allows: the nearest list holds.
+local function allowed_qos(levels)
     for _, level in ipairs(levels) do
         local allowed = level[1].qos
-        -- The nearest list holds; of one QoS alone, that is the default.
         if allowed and #allowed > 0 then
-            name = name or (#allowed == 1 and allowed[1]) or nil
-            break
+            return allowed
         end
     end
+    return {"normal"}
+end
+
+-- Whether a job names a QoS that its account does not allow: SLURM says "Invalid qos specification".
+local function names_qos_of_others(job, levels)
+    for _, name in ipairs(allowed_qos(levels)) do
+        if not job.qos or job.qos:lower() == name:lower() then
+            return false
+        end
+    end
+    -- Of an account that the definition does not have, the list is not known.
+    return #levels > 0
+end
+
+-- The QoS of the partition, which goes before that of the job.
+local function kinds(job, partition, levels)
+    local allowed = allowed_qos(levels)
+    -- Of one QoS alone, that is the default.
+    local name = job.qos or job.default_qos or (#allowed == 1 and allowed[1]) or nil
     local found = {}
     for _, one in ipairs({partition and partition.qos or "", name or "normal"}) do
         local qos = QOS[one:lower()]
@@ -406,6 +422,9 @@ local function limit_said(job, partitions)
         return said
     end
     local levels = associations(job)
+    if names_qos_of_others(job, levels) then
+        return nil
+    end
     local qos = kinds(job, partition, levels)
     return of_time(job, qos, levels, partition)
         or of_partition(job, partition, whole, qos, levels)
