@@ -91,7 +91,7 @@ def newest(tree: str, cache: str) -> str | None:
 
 
 def refusals(name: str) -> dict[str, str]:
-    """Return the ways in which a module is not loaded, each with what the shell says."""
+    """Return the ways in which a module is not loaded, each with what is wrong and what to do."""
     found = {}
     # Not root: nobody reads what users can't.
     person: dict[str, Any] = {}
@@ -122,11 +122,18 @@ def refusals(name: str) -> dict[str, str]:
             end(process)
             loaded = (text_of(out).splitlines() or [""])[-1].split(":")
             if process.returncode == -signal.SIGKILL:
-                found[way] = f"it did not end within {SECONDS} s"
+                found[way] = (
+                    f"it did not end within {SECONDS} s; `bash -lixc 'module load {name}'` shows "
+                    "what it waits for: a file of /etc/profile.d, the file server, or a host that "
+                    "is busy"
+                )
             elif process.returncode != 0 or name not in loaded:
                 lines = text_of(err).partition("While processing")[0].splitlines()
                 said = " ".join(" ".join(line for line in lines if not NOISE.search(line)).split())
-                found[way] = said or "it is not loaded"
+                found[way] = (
+                    f"{said or 'it is not loaded'}; run site.yml, whose role lmod writes what "
+                    "shells read at their start, and look at what else is in /etc/profile.d"
+                )
     return found
 
 
@@ -145,16 +152,12 @@ def text_of(stream: IO[bytes]) -> str:
 
 
 def faults(name: str) -> Iterator[str]:
-    """Yield a sentence for each thing that shells say instead of loading a module."""
+    """Yield a sentence for each thing that is wrong where shells don't load a module."""
     by_words: dict[str, list[str]] = {}
     for way, said in refusals(name).items():
         by_words.setdefault(said, []).append(way)
-    for said, names in by_words.items():
-        yield (
-            f"`module load {name}` does not work on this host in {', '.join(names)}: {said}; run "
-            "site.yml, whose role lmod writes what shells read at their start, and look at what "
-            "else is in /etc/profile.d"
-        )
+    for said, ways_of in by_words.items():
+        yield f"`module load {name}` does not work on this host in {', '.join(ways_of)}: {said}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -171,7 +171,11 @@ def test_a_shell_that_does_not_end_ends_nothing_else(
     host.shell("bash", "exec sleep 100")
     code, out = check()
     assert code == 1
-    assert "in bash -l, bash -l -i, a script for bash: it did not end within 1 s; run" in out
+    assert out == (
+        f"`module load {NEW}` does not work on this host in bash -l, bash -l -i, a script for "
+        f"bash: it did not end within 1 s; `bash -lixc 'module load {NEW}'` shows what it waits "
+        "for: a file of /etc/profile.d, the file server, or a host that is busy\n"
+    )
 
 
 def test_shells_are_not_root_and_have_an_empty_home(host: Host, check) -> None:
