@@ -35,7 +35,7 @@ NOBODY = 65534
 """User and group, on Debian and Ubuntu."""
 
 SECONDS = 60
-"""For all shells together."""
+"""For all shells together, and for the file server before."""
 
 PATH = "/usr/bin:/bin"
 
@@ -58,6 +58,16 @@ def ways(name: str) -> Iterator[tuple[str, list[str]]]:
         # dash has no functions from the shell above: `#!/bin/sh -l` is what works there.
         if shell != "sh":
             yield f"a script for {shell}", [shell, "-l", "-c", BELOW, shell, LOAD, name]
+
+
+def is_silent(folder: str) -> bool:
+    """Whether the server of a folder does not answer; a separate process asks, and may hang."""
+    # This signal ends the program that waits, too: in the kernel the other one may hang for longer.
+    command = ["timeout", "--signal=KILL", str(SECONDS), "stat", "--cached=never", folder]
+    done = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    )
+    return done.returncode == -signal.SIGKILL
 
 
 def depends_on(cache: str) -> str | None:
@@ -166,6 +176,12 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("usage: muster-check-modules TREE CACHE\n")
         return 2
     tree, cache = arguments
+    if is_silent(cache):
+        sys.stdout.write(
+            f"{cache} does not answer within {SECONDS} s; bring the server that has it back, and "
+            "run site.yml again\n"
+        )
+        return 1
     now = depends_on(cache)
     with contextlib.suppress(FileNotFoundError), open(LOOKED, encoding="utf-8") as stream:
         if stream.read() == now:

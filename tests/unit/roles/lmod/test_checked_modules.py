@@ -178,6 +178,20 @@ def test_a_shell_that_does_not_end_ends_nothing_else(
     )
 
 
+def test_a_file_server_that_does_not_answer_keeps_nobody_waiting(
+    host: Host, check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "SECONDS", 1)
+    monkeypatch.setenv("PATH", f"{host.bin}:{os.environ['PATH']}")
+    host.shell("stat", "exec sleep 100")
+    assert check() == (
+        1,
+        f"{host.cache} does not answer within 1 s; bring the server that has it back, and run "
+        "site.yml again\n",
+    )
+    assert host.begun() == ["stat"]
+
+
 def test_shells_are_not_root_and_have_an_empty_home(host: Host, check) -> None:
     for shell in ("bash", "sh", "zsh"):
         home = '[ -d "$HOME" ] && [ -w "$HOME" ] && [ ! -e "$HOME"/* ]'
