@@ -393,17 +393,29 @@ local function partition_of(job, partitions)
     return nil
 end
 
+-- What somebody can do who asked for GPUs in another partition: WITH_GPUS names those that have some.
+local function with_gpus(partitions)
+    local names = {}
+    for _, name in ipairs(WITH_GPUS) do
+        if partitions[name] then
+            names[#names + 1] = "--partition=" .. name
+        end
+    end
+    return "ask for " .. (#names > 0 and table.concat(names, " or ") or "none")
+end
+
 -- GPUs in a partition without any, and more memory for each of them than a node has. PARTITIONS has
 -- those of the definition: `gpus` of a node, and `mem`, MiB of a node for each; 0 where there are none.
-local function of_gpus(job, whole, partition)
+-- Of `partitions` slurmctld hands over those that the user may use: of others nothing is said.
+local function of_gpus(job, whole, partition, partitions)
     local names = job.partition or (partition and partition.name) or ""
     local asked_of_each = tonumber((job.mem_per_tres or ""):match("gpu[:=](%d+)"))
     local is_asked = (whole["gres/gpu"] or 0) > 0 or job.tres_per_socket
     for name in names:gmatch("[^,]+") do
-        local has = PARTITIONS[name]
+        local has = partitions[name] and PARTITIONS[name]
         if has and is_asked and has.gpus == 0 then
             return string.format("partition %s has no GPUs, and this job asks for %s: %s", name,
-                whole["gres/gpu"] or "some", WITH_GPUS)
+                whole["gres/gpu"] or "some", with_gpus(partitions))
         elseif has and asked_of_each and has.gpus > 0 and asked_of_each > has.mem then
             return string.format("partition %s has %d MiB of memory for each GPU, and this job asks for %d: "
                 .. "other GPUs of the node would have none left; ask for --mem-per-gpu=%d or less", name,
@@ -417,7 +429,7 @@ end
 local function limit_said(job, partitions)
     local partition = partition_of(job, partitions)
     local whole, per_node = asked(job)
-    local said = of_gpus(job, whole, partition)
+    local said = of_gpus(job, whole, partition, partitions)
     if said or not has_account(job) then
         return said
     end
