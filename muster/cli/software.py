@@ -19,6 +19,7 @@ from muster.cli.controller_option import UserOption
 from muster.cli.definition_argument import definition_of, inventory_of
 from muster.cli.exit_codes import DONE, EXIT_CODES, FAILED, UNREACHED, WRONG, epilog
 from muster.cli.on_controller import controller_in
+from muster.cli.own_machines import refuse_user
 from muster.definition import Definition, requirements
 from muster.render.releases import releases
 from muster.verify.ansible_query import ROOT, AskError, ask
@@ -148,6 +149,7 @@ def _asked(
     if definition.cluster.cloud is not None:
         output, errors = controller_in(inventory, user).fetch(PROGRAM, *words, seconds=seconds)
         return output.decode(errors="replace").rstrip("\n"), errors.rstrip("\n"), DONE
+    refuse_user(inventory, user)
     host = definition.hosts.groups["controller"][0]
     typer.echo(f"asking {host}", err=True)
     variables = {"software_words": words, "software_seconds": seconds}

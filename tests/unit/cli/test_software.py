@@ -188,6 +188,15 @@ def test_a_controller_that_can_not_answer_is_named(
     assert result.stderr == f"asking lab-access\n{said}"
 
 
+@pytest.mark.parametrize("words", [["list"], ["diff"], ["gc"], ["rollback", PYTHON]])
+def test_a_login_is_for_the_cloud(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr(software, "ask", lambda *_, **__: pytest.fail("asked"))
+    verb, *more = words
+    result = CliRunner().invoke(app, ["software", verb, str(LAB), *more, "--user", "ada"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("as hosts.yml says (ansible_user); leave out --user\n")
+
+
 @pytest.fixture
 def became(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     """The programs as which this one went on."""
