@@ -5,14 +5,16 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from muster import definition
-from muster.cli import software
+from muster.cli import on_controller, software
 from muster.cli.main import app
+from muster.gcp import remote
 from muster.verify.ansible_query import AskError, Found
 
 LAB = Path(__file__).parents[3] / "inventories/lab"
@@ -165,6 +167,21 @@ def test_in_the_cloud_it_is_run_by_ssh(monkeypatch: pytest.MonkeyPatch, case: st
     result = CliRunner().invoke(app, ["software", *verb, CLOUD, *more])
     assert (result.exit_code, result.stdout, result.stderr) == (0, "done\n", "and said\n")
     assert controller.asked == [(Path(CLOUD), None), (software.PROGRAM, *words, seconds)]
+
+
+def test_the_program_may_take_as_long_as_it_is_given_in_the_cloud_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, Any] = {}
+
+    def run(*_: object, **options: object) -> remote.Ended:
+        given.update(options)
+        return remote.Ended(0, "", b"done")
+
+    monkeypatch.setattr(remote, "run", run)
+    controller = on_controller.Controller(Mock(controller="c-controller"), None)
+    assert controller.fetch("muster-software", "gc", seconds=3600) == (b"done", "")
+    assert given["seconds"] == 3600
 
 
 @pytest.mark.parametrize(
