@@ -84,6 +84,7 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
     },
     "software diff": {
         DONE: "shown",
+        FAILED: "the controller has no software of Muster's",
         WRONG: _WRONG_DEFINITION,
         UNREACHED: _NO_CONTROLLER,
     },

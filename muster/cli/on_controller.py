@@ -24,12 +24,12 @@ class Controller:
         """Run a program there with its output here, and end this one with its exit code."""
         self._end(self._run(command))
 
-    def fetch(self, *command: str) -> tuple[bytes, str]:
+    def fetch(self, *command: str, seconds: int = remote.RUN_S) -> tuple[bytes, str]:
         """Run a program as root there; return its output, and what it said beside it.
 
         Ends this program with that one's exit code if it failed.
         """
-        done = self._run(("sudo", *command), as_root=True)
+        done = self._run(("sudo", *command), as_root=True, seconds=seconds)
         # sudo's own errors begin so.
         if done.code and (refusal := re.search(r"^sudo: (.*)", done.errors, re.MULTILINE)):
             raise _stop(
@@ -41,7 +41,9 @@ class Controller:
             self._end(done)
         return done.output, done.errors
 
-    def _run(self, command: tuple[str, ...], *, as_root: bool = False) -> remote.Ended:
+    def _run(
+        self, command: tuple[str, ...], *, as_root: bool = False, seconds: int = remote.RUN_S
+    ) -> remote.Ended:
         host = self.stack.controller
         typer.echo(f"asking {host}", err=True)
         try:
@@ -52,6 +54,7 @@ class Controller:
                 user=self.user,
                 forwards_agent=as_root,
                 keeps_output=as_root,
+                seconds=seconds,
             )
         except remote.RemoteError as error:
             raise _stop(str(error), UNREACHED) from error
@@ -76,7 +79,7 @@ def controller_of(cluster: str | None, user: str | None, file: Path | None) -> C
     if cluster is not None and file is not None:
         raise _stop(f"--cluster asks a controller, and {file} is here; leave out one of them")
     inventory = inventory_of(cluster) if cluster is not None else _only_one()
-    return None if inventory is None else _controller(inventory, user)
+    return None if inventory is None else controller_in(inventory, user)
 
 
 def _only_one() -> Path | None:
@@ -88,7 +91,8 @@ def _only_one() -> Path | None:
     return folders[0] if folders else None
 
 
-def _controller(inventory: Path, user: str | None) -> Controller:
+def controller_in(inventory: Path, user: str | None) -> Controller:
+    """Return the controller of a cluster in the cloud. Ends the program if it is not known."""
     definition = definition_of(inventory)
     name, people = definition.cluster.name, definition.cluster.users.people
     if definition.cluster.cloud is None:

@@ -73,7 +73,7 @@ def controller_of(cluster: str | None, user: str | None) -> OwnController | None
 
     Args:
         cluster: what was typed for it.
-        user: login there; Ansible has one of the inventory.
+        user: login there, which is for the cloud alone.
 
     """
     inventory = inventory_of(cluster) if cluster is not None else _only_one()
@@ -82,13 +82,18 @@ def controller_of(cluster: str | None, user: str | None) -> OwnController | None
     definition = definition_of(inventory)
     if definition.cluster.cloud is not None:
         return None
+    refuse_user(inventory, user)
+    return OwnController(inventory, definition.hosts.groups["controller"][0])
+
+
+def refuse_user(inventory: Path, user: str | None) -> None:
+    """End the program if a login was typed: Ansible has one of the inventory."""
     if user is not None:
         raise _stop(
             f"{inventory} has machines of its own, where Ansible logs in as hosts.yml says "
             "(ansible_user); leave out --user",
             WRONG,
         )
-    return OwnController(inventory, definition.hosts.groups["controller"][0])
 
 
 def ask_here(job: str) -> None:

@@ -17,11 +17,12 @@ from rich.table import Table
 
 from muster.cli.controller_option import UserOption
 from muster.cli.definition_argument import definition_of, inventory_of
-from muster.cli.exit_codes import EXIT_CODES, FAILED, UNREACHED, WRONG, epilog
-from muster.cli.on_controller import controller_of
+from muster.cli.exit_codes import DONE, EXIT_CODES, FAILED, UNREACHED, WRONG, epilog
+from muster.cli.on_controller import controller_in
+from muster.cli.own_machines import refuse_user
 from muster.definition import Definition, requirements
 from muster.render.releases import releases
-from muster.verify.ansible_query import ROOT, AskError, Found, ask, reports_of
+from muster.verify.ansible_query import ROOT, AskError, ask
 
 PROGRAM = "/usr/local/sbin/muster-software"
 """Of the role software."""
@@ -72,8 +73,10 @@ def diff(cluster: ClusterArgument, user: UserOption = None) -> None:
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     wanted = wanted_of(definition, inventory)
-    report = _report(cluster, inventory, definition, user)
-    Console(highlight=False).print(table(report, wanted))
+    output, errors, code = _asked(inventory, definition, user, ["list", "--json"], SHORT_S)
+    if code != DONE:
+        raise _stop(errors, code)
+    Console(highlight=False).print(table(json.loads(output), wanted))
 
 
 @app.command("rollback", epilog=epilog(EXIT_CODES["software rollback"]))
@@ -129,15 +132,31 @@ def _play(cluster: str, verb: str, tags: Sequence[str], *, check: bool) -> NoRet
 def _run(cluster: str, user: str | None, words: list[str], seconds: int) -> NoReturn:
     """Run the controller's program; end with what it says and with its exit code."""
     inventory = inventory_of(cluster)
-    definition = definition_of(inventory)
-    if definition.cluster.cloud is not None and (controller := controller_of(cluster, user, None)):
-        output, errors = controller.fetch(PROGRAM, *words)
-        typer.echo(output.decode(errors="replace"), nl=False)
-        typer.echo(errors, err=True, nl=False)
-        raise typer.Exit
+    output, errors, code = _asked(inventory, definition_of(inventory), user, words, seconds)
+    for text, is_error in ((output, False), (errors, True)):
+        if text:
+            typer.echo(text, err=is_error)
+    raise typer.Exit(code)
+
+
+def _asked(
+    inventory: Path, definition: Definition, user: str | None, words: list[str], seconds: int
+) -> tuple[str, str, int]:
+    """Run the controller's program; return its output, its errors and its exit code.
+
+    Ends this program if that one was not run.
+    """
+    if definition.cluster.cloud is not None:
+        output, errors = controller_in(inventory, user).fetch(PROGRAM, *words, seconds=seconds)
+        return output.decode(errors="replace").rstrip("\n"), errors.rstrip("\n"), DONE
+    refuse_user(inventory, user)
     host = definition.hosts.groups["controller"][0]
     typer.echo(f"asking {host}", err=True)
-    found = _ask(inventory, host, words, seconds)
+    variables = {"software_words": words, "software_seconds": seconds}
+    try:
+        found = ask(inventory, "software.yml", [host], "stdout", variables, answer_seconds=seconds)
+    except AskError as error:
+        raise _stop(f"error: {error}", UNREACHED) from None
     if found.unreached:
         raise _stop(found.unreached[0], UNREACHED)
     answer = found.answers[host]
@@ -145,18 +164,7 @@ def _run(cluster: str, user: str | None, words: list[str], seconds: int) -> NoRe
         raise _stop(
             f"{host}: has no {Path(PROGRAM).name}; run site.yml, which installs it", UNREACHED
         )
-    for text, is_error in ((answer["stdout"], False), (answer["stderr"], True)):
-        if text:
-            typer.echo(text, err=is_error)
-    raise typer.Exit(answer["rc"])
-
-
-def _ask(inventory: Path, host: str, words: list[str], seconds: int) -> Found:
-    variables = {"software_words": words, "software_seconds": seconds}
-    try:
-        return ask(inventory, "software.yml", [host], "stdout", variables, answer_seconds=seconds)
-    except AskError as error:
-        raise _stop(f"error: {error}", UNREACHED) from None
+    return answer["stdout"], answer["stderr"], answer["rc"]
 
 
 def wanted_of(definition: Definition, inventory: Path) -> dict[str, tuple[str, bool]]:
@@ -211,26 +219,14 @@ def _deed(published: str | None, there: list[str], root: str | None, *, by_play:
         return "nothing"
     if root in there:
         return "publishes it"
-    return "builds and publishes it" if by_play else "nothing: build it by hand"
+    if by_play:
+        return "builds and publishes it"
+    by_hand = "build it by hand"
+    return f"publishes it, not built: {by_hand} before" if published else f"nothing: {by_hand}"
 
 
 def _name(root: str | None) -> str:
     return Path(root).name if root else "-"
-
-
-def _report(
-    cluster: str, inventory: Path, definition: Definition, user: str | None
-) -> dict[str, Any]:
-    """Return what the controller says. Ends the program if it says nothing."""
-    in_cloud = definition.cluster.cloud is not None
-    if in_cloud and (controller := controller_of(cluster, user, None)):
-        output, _ = controller.fetch(PROGRAM, "list", "--json")
-        return dict(json.loads(output))
-    host = definition.hosts.groups["controller"][0]
-    replies = reports_of(_ask(inventory, host, ["list", "--json"], SHORT_S), PROGRAM)
-    if replies.unreached:
-        raise _stop(replies.unreached[0], UNREACHED)
-    return replies.answers[host]
 
 
 def _stop(message: str, code: int) -> typer.Exit:

@@ -12,7 +12,7 @@ from muster.gcp.pulumi_stack import Stack
 CONNECT_S = 30
 """Seconds for the connection through IAP and ssh's own handshake."""
 RUN_S = 300
-"""Seconds until a program there is given up."""
+"""Seconds until a program there is given up, if nobody says otherwise."""
 SSH_FAILED, NOT_FOUND = 255, 127
 """Exit codes of ssh itself, https://man.openbsd.org/ssh#EXIT_STATUS, and of a shell for a program
 that is not there."""
@@ -70,6 +70,7 @@ def run(
     user: str | None = None,
     forwards_agent: bool = False,
     keeps_output: bool = False,
+    seconds: int = RUN_S,
 ) -> Ended:
     """Run a program on a VM, as a person with a login there.
 
@@ -80,6 +81,7 @@ def run(
         user: login there; None: as ssh's configuration says, else as here.
         forwards_agent: sudo there can ask the ssh agent for a key.
         keeps_output: return its output, instead of letting it appear on this program's.
+        seconds: how long it may take.
 
     Raises:
         RemoteError: it could not be reached, has no such program, or takes too long.
@@ -95,7 +97,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if keeps_output else None,
             stderr=subprocess.PIPE,
-            timeout=RUN_S,
+            timeout=seconds,
             check=False,
         )
     except FileNotFoundError as error:
@@ -105,7 +107,7 @@ def run(
         ) from error
     except subprocess.TimeoutExpired as error:
         raise RemoteError(
-            f"`{shlex.join(command)}` on {host} has not ended after {RUN_S} s; log in there "
+            f"`{shlex.join(command)}` on {host} has not ended after {seconds} s; log in there "
             f"(ssh {host}) and look"
         ) from error
     errors = done.stderr.decode(errors="replace")

@@ -49,13 +49,14 @@ _PACKED_CHECK = "/usr/local/sbin/muster-check-packed"
 # The same: whether people and jobs can load modules on a host; the tree and Lmod's cache follow.
 _MODULES_CHECK = "/usr/local/sbin/muster-check-modules"
 
-# Of the roles slurmdbd and slurm: whether rules of nftables keep compute nodes from a daemon. Who
-# flushes all rules takes these too, and the daemon goes on. The table follows, and the daemon.
+# Of the roles slurmdbd and slurm: whether rules of nftables keep compute nodes from a daemon. The
+# keeper of the rules can be active without them: nft may refuse their file. The table follows, and
+# the daemon.
 _RULES_CHECK = [
     *("/bin/sh", "-c"),
-    '/usr/sbin/nft list table inet "$1" >/dev/null 2>&1 || { echo "compute nodes reach $2 on this '
-    "host: its rules of nftables, table $1, are gone (nft flush ruleset?); systemctl restart $2 "
-    'loads them"; exit 1; }',
+    '/usr/sbin/nft list table inet "$1" 2>/dev/null | grep --quiet reject || { echo "compute nodes '
+    "reach $2 on this host: its rules of nftables, table $1, are gone; journalctl -u "
+    'muster-$2-keeper says why they are not loaded again"; exit 1; }',
     "sh",
 ]
 

@@ -61,7 +61,7 @@ def ask(
     command = [
         str(Path(sys.executable).with_name("ansible-playbook")),
         *("--inventory", str(inventory.resolve()), "--forks", str(FORKS)),
-        *("--extra-vars", json.dumps(variables or {})),
+        *("--extra-vars", _literal(variables or {})),
         *("--timeout", "10", str(ROOT / "ansible" / playbook)),
     ]
     try:
@@ -111,6 +111,17 @@ def reports_of(found: Found, program: str) -> Found:
                 problem = f"{name} failed: {said[-1]}; run it there: sudo {program} --json"
             silent.append(f"{host}: {problem}")
     return Found(reports, [*found.unreached, *silent])
+
+
+def _literal(value: Any) -> str:
+    """Return a value as YAML whose texts Ansible does not take for templates."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{json.dumps(key)}: {_literal(of)}' for key, of in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    # Not as UTF-16, in which JSON escapes characters and YAML does not.
+    text = json.dumps(value, ensure_ascii=False)
+    return f"!unsafe {text}" if isinstance(value, str) else text
 
 
 def _run(command: list[str], seconds: float) -> tuple[str, str]:

@@ -167,8 +167,8 @@ class Tree:
                 folder = os.path.dirname(folder)
 
 
-def cache_source(lmod: Lmod, files: dict[str, str], watch: list[str]) -> str:
-    """Return the digest of all that the cache is built from."""
+def cache_source(lmod: Lmod, files: dict[str, str], watch: list[str], loads: list[str]) -> str:
+    """Return the digest of all that the cache is built from, and of what is written beside it."""
     digest = hashlib.sha256(lmod.version.encode())
     for name, text in sorted(files.items()):
         for part in (name, text):
@@ -177,6 +177,8 @@ def cache_source(lmod: Lmod, files: dict[str, str], watch: list[str]) -> str:
     for path in watch:
         there = os.path.exists(path) and not os.path.exists(f"{path}.building")
         digest.update(f"{path}={there};".encode())
+    for name in loads:
+        digest.update(f"{name} loads;".encode())
     return digest.hexdigest()
 
 
@@ -221,7 +223,7 @@ def main() -> None:
             wanted.check(lmod, [] if module.check_mode else module.params["loads"])
         if not module.check_mode:
             wanted.publish()
-        source = cache_source(lmod, tree(path), watch)
+        source = cache_source(lmod, tree(path), watch, module.params["loads"])
         stale = bool(changes) or cache_is_stale(cache, source)
         if stale and not module.check_mode:
             write(f"{cache}/loads", "".join(f"{name}\n" for name in module.params["loads"]))

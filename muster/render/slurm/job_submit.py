@@ -28,13 +28,14 @@ def job_submit_lua(definition: Definition) -> str:
     """Return the script; empty for a cluster that does not load the plugin."""
     if not has_job_submit(definition):
         return ""
+    partitions = _partitions(definition)
     tables = {
         "TYPES": dict.fromkeys(gpu_types(definition), True),
         "INSTEAD": _instead(definition),
         "QOS": _qos(definition) if limits_jobs(definition) else {},
         "ACCOUNTS": _accounts(definition) if limits_jobs(definition) else {},
-        "PARTITIONS": _partitions(definition),
-        "WITH_GPUS": _with_gpus(definition),
+        "PARTITIONS": partitions,
+        "WITH_GPUS": [name for name, one in partitions.items() if one["gpus"]],
     }
     head = "".join(f"local {name} = {_lua(value)}\n" for name, value in tables.items())
     scripts = [
@@ -82,14 +83,6 @@ def _partitions(definition: Definition) -> dict[str, Any]:
         shares = [free_mib(one) // count for one, count in zip(sets, counts, strict=True) if count]
         found[name] = {"gpus": max(counts, default=0), "mem": max(shares, default=0)}
     return found
-
-
-def _with_gpus(definition: Definition) -> str:
-    """Return what somebody can do who asked for GPUs in another partition."""
-    names = [name for name, one in _partitions(definition).items() if one["gpus"]]
-    if not names:
-        return "ask for none"
-    return "ask for " + " or ".join(f"--partition={name}" for name in names)
 
 
 def _lua(value: Any) -> str:

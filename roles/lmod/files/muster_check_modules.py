@@ -6,10 +6,12 @@
 
 TREE has the modulefiles, CACHE Lmod's spider cache with the file `loads`: a line for each module
 that loads if nothing is wrong (module_tree writes it). Installed by Muster's role `lmod`, run at
-the end of each site.yml. Loads the module that was published last, and only if one was published
-since the last look. Exit code 1: a line for each fault.
+the end of each site.yml. Loads the module that was published last, and only if something was
+published, or what shells read at their start was changed, since the last look at which all was
+well. Exit code 1: a line for each fault.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -18,17 +20,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from typing import Any
+from typing import IO, Any
 
 LOOKED = "/run/muster/modules-looked-at"
-"""When the cache of modules was built with which all was well."""
+"""What a look depends on, as it was when all was well."""
+
+READ_AT_START = (
+    *("/etc/profile", "/etc/profile.d", "/etc/bash.bashrc", "/etc/zsh"),
+    *("/etc/lmod", "/usr/share/lmod"),
+)
+"""What shells and Lmod read at their start: files, and folders of files."""
 
 NOBODY = 65534
 """User and group, on Debian and Ubuntu."""
 
 SECONDS = 60
-"""For all shells together."""
+"""For all shells together, and for the file server before."""
 
 PATH = "/usr/bin:/bin"
 
@@ -53,6 +60,31 @@ def ways(name: str) -> Iterator[tuple[str, list[str]]]:
             yield f"a script for {shell}", [shell, "-l", "-c", BELOW, shell, LOAD, name]
 
 
+def is_silent(folder: str) -> bool:
+    """Whether the server of a folder does not answer; a separate process asks, and may hang."""
+    # This signal ends the program that waits, too: in the kernel the other one may hang for longer.
+    command = ["timeout", "--signal=KILL", str(SECONDS), "stat", "--cached=never", folder]
+    done = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    )
+    return done.returncode == -signal.SIGKILL
+
+
+def depends_on(cache: str) -> str | None:
+    """Return what a look depends on, as a text; None if nothing was published yet."""
+    try:
+        lines = [f"{os.stat(f'{cache}/timestamp').st_mtime_ns} {cache}"]
+    except FileNotFoundError:
+        return None
+    for path in READ_AT_START:
+        inside = os.listdir(path) if os.path.isdir(path) else []
+        for file in [path, *(f"{path}/{name}" for name in sorted(inside))]:
+            with contextlib.suppress(FileNotFoundError):
+                # Of a package the time of modification may be older than that of the file before.
+                lines.append(f"{os.stat(file).st_ctime_ns} {file}")
+    return "".join(f"{line}\n" for line in lines)
+
+
 def newest(tree: str, cache: str) -> str | None:
     """Return the module that was published last of those that load; None if there is none."""
     times = {}
@@ -63,85 +95,107 @@ def newest(tree: str, cache: str) -> str | None:
         return None
     for name in names:
         # A file server may not have told this host yet what was published a moment ago.
-        if os.path.exists(f"{tree}/{name}.lua"):
+        with contextlib.suppress(FileNotFoundError):
             times[name] = os.stat(f"{tree}/{name}.lua").st_mtime
     return max(times, key=times.__getitem__, default=None)
 
 
 def refusals(name: str) -> dict[str, str]:
-    """Return the ways in which a module is not loaded, each with what the shell says."""
+    """Return the ways in which a module is not loaded, each with what is wrong and what to do."""
     found = {}
     # Not root: nobody reads what users can't.
     person: dict[str, Any] = {}
     if os.geteuid() == 0:
         person = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-modules-"))
         if person:
             os.chown(home, NOBODY, NOBODY)
         environment = {"HOME": home, "PATH": PATH, "LANG": "C.UTF-8", "TERM": "dumb"}
         begun = []
         for way, command in ways(name):
+            # No pipes: what a start-up file leaves in the background would hold them open.
+            out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
             process = subprocess.Popen(
                 # Interactive shells must have no terminal to stop at, and none ignores this signal.
                 ["timeout", "--signal=KILL", str(SECONDS), *command],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
+                stdout=out,
+                stderr=err,
                 cwd="/",
                 env=environment,
                 start_new_session=True,
                 **person,
             )
-            begun.append((way, stack.enter_context(process)))
-        for way, process in begun:
-            out, err = process.communicate()
-            loaded = (out.splitlines() or [""])[-1].split(":")
+            begun.append((way, process, out, err))
+        for way, process, out, err in begun:
+            end(process)
+            loaded = (text_of(out).splitlines() or [""])[-1].split(":")
             if process.returncode == -signal.SIGKILL:
-                found[way] = f"it did not end within {SECONDS} s"
+                found[way] = (
+                    f"it did not end within {SECONDS} s; `bash -lixc 'module load {name}'` shows "
+                    "what it waits for: a file of /etc/profile.d, the file server, or a host that "
+                    "is busy"
+                )
             elif process.returncode != 0 or name not in loaded:
-                lines = err.partition("While processing")[0].splitlines()
+                lines = text_of(err).partition("While processing")[0].splitlines()
                 said = " ".join(" ".join(line for line in lines if not NOISE.search(line)).split())
-                found[way] = said or "it is not loaded"
+                found[way] = (
+                    f"{said or 'it is not loaded'}; run site.yml, whose role lmod writes what "
+                    "shells read at their start, and look at what else is in /etc/profile.d"
+                )
     return found
 
 
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for the leader of a session, and kill what it has left in its group."""
+    # Not yet reaped, it keeps its number, and nobody else's group gets it.
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def text_of(stream: IO[bytes]) -> str:
+    """Return what was written to a file."""
+    stream.seek(0)
+    return stream.read().decode(errors="replace")
+
+
 def faults(name: str) -> Iterator[str]:
-    """Yield a sentence for each thing that shells say instead of loading a module."""
+    """Yield a sentence for each thing that is wrong where shells don't load a module."""
     by_words: dict[str, list[str]] = {}
     for way, said in refusals(name).items():
         by_words.setdefault(said, []).append(way)
-    for said, names in by_words.items():
-        yield (
-            f"`module load {name}` does not work on this host in {', '.join(names)}: {said}; run "
-            "site.yml, whose role lmod writes what shells read at their start, and look at what "
-            "else is in /etc/profile.d"
-        )
+    for said, ways_of in by_words.items():
+        yield f"`module load {name}` does not work on this host in {', '.join(ways_of)}: {said}"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program; return its exit code."""
+    if len(arguments) != 2:
+        sys.stderr.write("usage: muster-check-modules TREE CACHE\n")
+        return 2
     tree, cache = arguments
-    try:
-        published = f"{os.stat(f'{cache}/timestamp').st_mtime_ns}\n"
-    except FileNotFoundError:
-        return 0
-    try:
-        with open(LOOKED, encoding="utf-8") as stream:
-            if stream.read() == published:
-                return 0
-    except FileNotFoundError:
-        pass
+    if is_silent(cache):
+        sys.stdout.write(
+            f"{cache} does not answer within {SECONDS} s; bring the server that has it back, and "
+            "run site.yml again\n"
+        )
+        return 1
+    now = depends_on(cache)
+    with contextlib.suppress(FileNotFoundError), open(LOOKED, encoding="utf-8") as stream:
+        if stream.read() == now:
+            return 0
     name = newest(tree, cache)
-    found = list(faults(name)) if name is not None else []
+    if now is None or name is None:
+        return 0
+    found = list(faults(name))
     sys.stdout.writelines(f"{line}\n" for line in found)
     if found:
         return 1
     os.makedirs(os.path.dirname(LOOKED), mode=0o755, exist_ok=True)
     with open(LOOKED, "w", encoding="utf-8") as stream:
-        stream.write(published)
+        stream.write(now)
     return 0
 
 

@@ -32,16 +32,24 @@ def listed(table: str) -> str:
 
 
 def kept(file: str, table: str, expected: str) -> str:
-    """Load the file if the rules are not the expected ones; return those to expect from now on."""
+    """Load the file if the rules are not the expected ones; return those to expect from now on.
+
+    It returns nothing if nft refuses the file, such as for a name that no name server tells now.
+    """
     before = listed(table)
     if before and before == expected:
         return expected
     # One transaction: a file that nft refuses changes nothing.
-    subprocess.run([NFT, "--file", file], check=False)
-    # Names in the file have become addresses. What changes before this is announced, too.
-    after = listed(table)
+    is_loaded = subprocess.run([NFT, "--file", file], check=False).returncode == 0
+    # Names in the file have become addresses.
+    after = listed(table) if is_loaded else ""
+    if not is_loaded:
+        print(
+            f"muster: nft refuses {file}, so the rules of {table} stay as they are",
+            file=sys.stderr,
+        )
     # A reload with a changed file is no loss.
-    if before != after:
+    elif before != after:
         what = "changed" if before else "gone"
         print(f"muster: the rules of {table} were {what}; loaded {file} again", file=sys.stderr)
     time.sleep(PAUSE_S)

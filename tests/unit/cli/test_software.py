@@ -5,14 +5,16 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from muster import definition
-from muster.cli import software
+from muster.cli import on_controller, software
 from muster.cli.main import app
+from muster.gcp import remote
 from muster.verify.ansible_query import AskError, Found
 
 LAB = Path(__file__).parents[3] / "inventories/lab"
@@ -39,13 +41,15 @@ def shown(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(software, "ask", ask)
         result = CliRunner().invoke(app, ["software", "diff", str(LAB)], env={"COLUMNS": "200"})
         rows = [line.rstrip().split(maxsplit=3) for line in result.stdout.splitlines()[1:]]
-        return result.exit_code, {row[0]: row[1:] for row in rows}, result.stderr
+        said = result.stderr.removeprefix("asking lab-access\n")
+        return result.exit_code, {row[0]: row[1:] for row in rows}, said
 
     return shown
 
 
 def answer(**modules: dict[str, Any]) -> Found:
-    return Found({"lab-access": {"stdout": json.dumps(modules), "stderr": ""}}, [])
+    answer = {"stdout": json.dumps(modules), "stderr": "", "rc": 0}
+    return Found({"lab-access": answer}, [])
 
 
 NEW = Path(ROOT).name
@@ -70,6 +74,10 @@ def test_each_module_has_a_line_that_says_what_changes(shown, state: str) -> Non
 
 def test_what_the_play_does_not_build_says_who_does(shown) -> None:
     assert shown(answer())[1][CUDA][2] == "nothing: build it by hand"
+    # Its modulefile names another folder then, whether that is built or not.
+    old = f"/apps/software/{CUDA}/{'0' * 16}"
+    said = shown(answer(**{CUDA: module(old, old)}))[1][CUDA][2]
+    assert said == "publishes it, not built: build it by hand before"
 
 
 def test_a_module_that_left_the_definition_loses_its_modulefile(shown) -> None:
@@ -90,8 +98,8 @@ class CloudController:
         self.asked.append(words)
         return self
 
-    def fetch(self, *command: str) -> tuple[bytes, str]:
-        self.asked.append(command)
+    def fetch(self, *command: str, seconds: int) -> tuple[bytes, str]:
+        self.asked.append((*command, seconds))
         return self.output.encode(), self.errors
 
 
@@ -102,11 +110,11 @@ def test_the_controller_of_a_cluster_in_the_cloud_is_asked_by_ssh(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     controller = CloudController(json.dumps({"apps/left/1": module(OLD, OLD)}))
-    monkeypatch.setattr(software, "controller_of", controller.find)
+    monkeypatch.setattr(software, "controller_in", controller.find)
     result = CliRunner().invoke(app, ["software", "diff", CLOUD, "--user", "ada"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "apps/left/1" in result.stdout
-    assert controller.asked == [(CLOUD, "ada", None), (software.PROGRAM, "list", "--json")]
+    assert controller.asked == [(Path(CLOUD), "ada"), (software.PROGRAM, "list", "--json", 60)]
 
 
 PASSED_ON = {
@@ -153,12 +161,27 @@ def test_the_program_of_the_controller_is_run_and_says_all(
 
 @pytest.mark.parametrize("case", PASSED_ON)
 def test_in_the_cloud_it_is_run_by_ssh(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    verb, more, words, _ = PASSED_ON[case]
+    verb, more, words, seconds = PASSED_ON[case]
     controller = CloudController("done\n", "and said\n")
-    monkeypatch.setattr(software, "controller_of", controller.find)
+    monkeypatch.setattr(software, "controller_in", controller.find)
     result = CliRunner().invoke(app, ["software", *verb, CLOUD, *more])
     assert (result.exit_code, result.stdout, result.stderr) == (0, "done\n", "and said\n")
-    assert controller.asked == [(CLOUD, None, None), (software.PROGRAM, *words)]
+    assert controller.asked == [(Path(CLOUD), None), (software.PROGRAM, *words, seconds)]
+
+
+def test_the_program_may_take_as_long_as_it_is_given_in_the_cloud_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, Any] = {}
+
+    def run(*_: object, **options: object) -> remote.Ended:
+        given.update(options)
+        return remote.Ended(0, "", b"done")
+
+    monkeypatch.setattr(remote, "run", run)
+    controller = on_controller.Controller(Mock(controller="c-controller"), None)
+    assert controller.fetch("muster-software", "gc", seconds=3600) == (b"done", "")
+    assert given["seconds"] == 3600
 
 
 @pytest.mark.parametrize(
@@ -180,6 +203,15 @@ def test_a_controller_that_can_not_answer_is_named(
     result = CliRunner().invoke(app, ["software", "gc", str(LAB)])
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr == f"asking lab-access\n{said}"
+
+
+@pytest.mark.parametrize("words", [["list"], ["diff"], ["gc"], ["rollback", PYTHON]])
+def test_a_login_is_for_the_cloud(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr(software, "ask", lambda *_, **__: pytest.fail("asked"))
+    verb, *more = words
+    result = CliRunner().invoke(app, ["software", verb, str(LAB), *more, "--user", "ada"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("as hosts.yml says (ansible_user); leave out --user\n")
 
 
 @pytest.fixture
@@ -243,17 +275,25 @@ def test_without_ansible_it_says_what_installs_it(became: list[Any], tmp_path: P
     assert "ansible-playbook; install Muster with its requirements.txt" in result.stderr
 
 
+NO_SETTINGS = "there is no /etc/muster/software.json; run site.yml, whose role software writes it"
 SILENT = {
-    "away": (Found({}, ["lab-access: gone"]), "lab-access: gone\n"),
-    "nobody was asked": (AskError("no Ansible"), "error: no Ansible\n"),
+    "away": (Found({}, ["lab-access: gone"]), 4, "lab-access: gone\n"),
+    "nobody was asked": (AskError("no Ansible"), 4, "error: no Ansible\n"),
     "not installed": (
-        Found({"lab-access": {"stdout": "", "stderr": ""}}, []),
+        Found({"lab-access": {"stdout": "", "stderr": "", "rc": 2}}, []),
+        4,
         "lab-access: has no muster-software; run site.yml, which installs it\n",
+    ),
+    # Of the program, which says itself what to do.
+    "without software": (
+        Found({"lab-access": {"stdout": "", "stderr": NO_SETTINGS, "rc": 1}}, []),
+        1,
+        f"{NO_SETTINGS}\n",
     ),
 }
 
 
 @pytest.mark.parametrize("case", SILENT)
 def test_a_controller_without_a_report_is_named(shown, case: str) -> None:
-    replies, said = SILENT[case]
-    assert shown(replies) == (4, {}, said)
+    replies, code, said = SILENT[case]
+    assert shown(replies) == (code, {}, said)

@@ -217,8 +217,9 @@ def test_a_module_must_load_in_each_shell(tmp_path: Path) -> None:
         of_bash.check(tool, ["a/1"])
 
 
-def source(tmp_path: Path, tool: object, watch: list[str]) -> str:
-    return module_tree.cache_source(tool, module_tree.tree(str(tmp_path / "modules")), watch)
+def source(tmp_path: Path, tool: object, watch: list[str], *loads: str) -> str:
+    files = module_tree.tree(str(tmp_path / "modules"))
+    return module_tree.cache_source(tool, files, watch, [*loads])
 
 
 @pytest.mark.parametrize(
@@ -263,6 +264,9 @@ def test_the_cache_depends_on_all_that_it_was_built_from(tmp_path: Path) -> None
     seen.append(source(tmp_path, tool, [str(watched)]))
     (modules / "mine.lua").rename(modules / "minesetenv.lua")
     seen.append(source(tmp_path, tool, [str(watched)]))
+    # Hosts read beside the cache which modules they can try.
+    seen.append(source(tmp_path, tool, [str(watched)], "a/1"))
+    seen.append(source(tmp_path, tool, [str(watched)], "a/1", "a/2"))
     assert len(set(seen)) == len(seen)
 
 

@@ -602,13 +602,20 @@ def test_a_daemon_that_nodes_must_not_reach_proves_that_they_do_not(
         stand_in = tmp_path / "nft"
         stand_in.touch(mode=0o755)
         command[2] = command[2].replace("/usr/sbin/nft", str(stand_in))
-        for rules, code in (("muster_other", 1), (table, 0)):
-            listed = f'[ "$*" = "list table inet {rules}" ]'
+        refuse = "reject with tcp reset"
+        # A table of which somebody has removed the rules refuses nobody.
+        for rules, text, code in (
+            ("muster_other", refuse, 1),
+            (table, "{ }", 1),
+            (table, refuse, 0),
+        ):
+            listed = f'[ "$*" = "list table inet {rules}" ] && echo "{text}"'
             stand_in.write_text(f"#!/bin/sh\n{listed}\n", encoding="utf-8")
             run = [*command, table, daemon]
             done = subprocess.run(run, capture_output=True, text=True, check=False)
             assert done.returncode == code, done.stderr
-            assert (f"systemctl restart {daemon} loads them" in done.stdout) == bool(code)
+            remedy = f"journalctl -u muster-{daemon}-keeper says why they are not loaded again\n"
+            assert done.stdout.endswith(remedy) == bool(code)
 
 
 def test_hosts_that_load_packed_releases_mount_them_and_prove_it() -> None:

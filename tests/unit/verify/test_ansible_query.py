@@ -49,3 +49,24 @@ def test_a_query_that_takes_too_long_leaves_no_process(
         ansible_query.ask(inventory, "cache.yml", ["n1"], "stdout", answer_seconds=10)
     assert (tmp_path / "python.began").exists(), "it ran before the time was over"
     until(lambda: processes_of(tmp_path) == [], "all processes have ended", 10)
+
+
+ECHO = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.debug: {msg: "{{ given }}"}
+"""
+
+
+def test_a_text_that_was_typed_is_no_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ansible").mkdir()
+    (tmp_path / "ansible/echo.yml").write_text(ECHO)
+    (tmp_path / "ansible.cfg").touch()
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {n1: {ansible_connection: local}}}\n")
+    monkeypatch.setattr(ansible_query, "ROOT", tmp_path)
+    given = {"words": ["{{ lookup('pipe', 'id') }}", 'a "b" \\ü'], "days": 7, "none": None}
+    found = ansible_query.ask(tmp_path / "hosts.yml", "echo.yml", ["n1"], "msg", {"given": given})
+    assert found.answers["n1"]["msg"] == given

@@ -59,6 +59,29 @@ def test_a_job_is_told_of_the_limit_that_it_is_beyond(slurmctld, case) -> None:
         assert controller.told[0].endswith("it waits for ever") == case["waits"]
 
 
+def test_partitions_of_other_groups_are_neither_told_of_nor_proposed(lab) -> None:
+    """slurmctld hands the script those that the user may use (_user_can_use_part)."""
+    change = {"partitions": {"staff-cpu": {"nodes": ["cpu"]}, "staff-gpu": {"nodes": ["gpu"]}}}
+    controller = Limited(render(lab(change)).job_submit_lua)
+    controller.ask({"tres_per_job": "gres/gpu:1"})
+    assert controller.told == [
+        "partition ml-cpu has no GPUs, and this job asks for 1: ask for --partition=ml-gpu"
+    ]
+    controller.ask({"tres_per_job": "gres/gpu:1", "partition": "staff-cpu"})
+    controller.ask({"mem_per_tres": "gres/gpu:900000", "partition": "staff-gpu"})
+    assert len(controller.told) == 1
+
+
+def test_who_may_use_no_gpus_is_proposed_none(lab) -> None:
+    controller = Limited(
+        render(lab({"partitions": {"ml-gpu": None, "staff": {"nodes": ["gpu"]}}})).job_submit_lua
+    )
+    controller.ask({"tres_per_job": "gres/gpu:1"})
+    assert controller.told == [
+        "partition ml-cpu has no GPUs, and this job asks for 1: ask for none"
+    ]
+
+
 def test_an_unknown_type_is_told_and_no_limit_beside(slurmctld) -> None:
     controller = slurmctld()
     assert controller.ask({"tres_per_job": "gres/gpu:nosuch:99"}) != SUCCESS

@@ -29,7 +29,7 @@ class Host:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.tree, self.cache = folder, folder / "modules", folder / "cache"
-        self.bin = folder / "bin"
+        self.bin, self.started = folder / "bin", folder / "profile.d"
         for path in (self.bin, self.cache):
             path.mkdir()
         for name in ("timeout", "sleep", "id"):
@@ -71,6 +71,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
         made = Host(Path(folder))
         monkeypatch.setattr(program, "PATH", str(made.bin))
         monkeypatch.setattr(program, "LOOKED", f"{folder}/run/looked")
+        made.started.mkdir()
+        monkeypatch.setattr(program, "READ_AT_START", (str(made.started), f"{folder}/profile"))
         yield made
 
 
@@ -105,6 +107,42 @@ def test_the_module_that_was_published_last_is_loaded_by_the_shells_that_are_the
     )
 
 
+def test_what_shells_read_at_their_start_is_tried_again_when_it_changes(host: Host, check) -> None:
+    def changed() -> bool:
+        host.begun()
+        assert check() == (0, "")
+        return len(host.begun()) == 8
+
+    assert changed()
+    (host.started / "site.sh").write_text("one")
+    assert changed()
+    assert not changed()
+    (host.started / "site.sh").write_text("two")
+    assert changed()
+    (host.started / "site.sh").unlink()
+    assert changed()
+    (host.folder / "profile").touch()
+    assert changed()
+    assert not changed()
+
+
+def test_a_program_that_a_shell_leaves_in_the_background_is_not_waited_for(
+    host: Host, check
+) -> None:
+    left = host.folder / "left"
+    left.touch()
+    left.chmod(0o666)
+    host.shell("bash", f"sleep 1000 & echo $! >>{left}; {LOADS}")
+    assert check() == (0, "")
+    pids = left.read_text().split()
+    assert len(pids) == 3
+    # Killed ones may wait for init.
+    states = subprocess.run(
+        ["ps", "-o", "stat=", *pids], capture_output=True, text=True, check=False
+    ).stdout.split()
+    assert all(state.startswith("Z") for state in states)
+
+
 def test_what_fails_is_named_with_what_the_shell_says_and_tried_again(host: Host, check) -> None:
     host.shell("zsh", "echo 'zsh:1: command not found: module' >&2; exit 127")
     # As interactive shells have it without a terminal.
@@ -133,7 +171,25 @@ def test_a_shell_that_does_not_end_ends_nothing_else(
     host.shell("bash", "exec sleep 100")
     code, out = check()
     assert code == 1
-    assert "in bash -l, bash -l -i, a script for bash: it did not end within 1 s; run" in out
+    assert out == (
+        f"`module load {NEW}` does not work on this host in bash -l, bash -l -i, a script for "
+        f"bash: it did not end within 1 s; `bash -lixc 'module load {NEW}'` shows what it waits "
+        "for: a file of /etc/profile.d, the file server, or a host that is busy\n"
+    )
+
+
+def test_a_file_server_that_does_not_answer_keeps_nobody_waiting(
+    host: Host, check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "SECONDS", 1)
+    monkeypatch.setenv("PATH", f"{host.bin}:{os.environ['PATH']}")
+    host.shell("stat", "exec sleep 100")
+    assert check() == (
+        1,
+        f"{host.cache} does not answer within 1 s; bring the server that has it back, and run "
+        "site.yml again\n",
+    )
+    assert host.begun() == ["stat"]
 
 
 def test_shells_are_not_root_and_have_an_empty_home(host: Host, check) -> None:
@@ -145,9 +201,18 @@ def test_shells_are_not_root_and_have_an_empty_home(host: Host, check) -> None:
 
 @pytest.mark.parametrize("gone", ["loads", "timestamp"])
 def test_before_anything_is_published_nothing_is_tried(host: Host, check, gone: str) -> None:
+    text = (host.cache / gone).read_text()
     (host.cache / gone).unlink()
     assert check() == (0, "")
     assert host.begun() == []
+    (host.cache / gone).write_text(text)
+    assert check() == (0, "")
+    assert len(host.begun()) == 8
+
+
+def test_without_tree_and_cache_it_says_how(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["/apps/modules"]) == 2
+    assert capsys.readouterr().err == "usage: muster-check-modules TREE CACHE\n"
 
 
 def test_a_login_shell_loads_the_module_itself_and_in_a_script() -> None:

@@ -75,14 +75,28 @@ def test_at_its_start_it_finds_what_the_unit_has_loaded(table: Table, capfd) -> 
 def test_a_file_that_nft_refuses_leaves_what_is_loaded(table: Table, capfd) -> None:
     table.file.write_text("nonsense")
     table.loaded.write_text("from 10.0.0.9")
-    assert table.kept("") == "from 10.0.0.9"
-    assert capfd.readouterr().err == ""
-    # It is tried again at each change, and says nothing as long as it can't be loaded.
+    assert table.kept("") == ""
+    assert table.loaded.read_text() == "from 10.0.0.9"
+    refused = f"muster: nft refuses {table.file}, so the rules of muster_trial stay as they are\n"
+    assert capfd.readouterr().err == refused
+    # It is tried again at each change.
     table.loaded.unlink()
-    assert table.kept("from 10.0.0.9") == ""
-    assert "again" not in capfd.readouterr().err
+    assert table.kept("") == ""
+    assert refused in capfd.readouterr().err
     table.file.write_text("from name")
     assert table.kept("") == "from 10.0.0.9"
+
+
+def test_rules_that_somebody_changed_are_not_taken_for_those_of_a_file_that_is_refused(
+    table: Table,
+) -> None:
+    """Such as a file with a name, while no name server answers."""
+    table.file.write_text("nonsense")
+    table.loaded.write_text("from all")
+    expected = table.kept("from 10.0.0.9")
+    table.file.write_text("from name")
+    assert table.kept(expected) == "from 10.0.0.9"
+    assert table.loaded.read_text() == "from 10.0.0.9"
 
 
 def test_without_file_and_table_it_says_how(table: Table, capsys) -> None:

@@ -3,7 +3,7 @@ local INSTEAD = "they have no types here, ask for --gpus=1 instead"
 local QOS = {}
 local ACCOUNTS = {}
 local PARTITIONS = {["ml-cpu"] = {["gpus"] = 0, ["mem"] = 0}, ["ml-gpu"] = {["gpus"] = 4, ["mem"] = 30720}}
-local WITH_GPUS = "ask for --partition=ml-gpu"
+local WITH_GPUS = {"ml-gpu"}
 
 -- Say which limit a job is beyond by itself: whose it is, what it allows, and what to do. SLURM alone
 -- refuses, or lets the job wait; it sends what is said here along with either (job_submit_user_msg
@@ -132,17 +132,33 @@ local function associations(job)
     return levels
 end
 
--- The QoS of the partition, which goes before that of the job.
-local function kinds(job, partition, levels)
-    local name = job.qos or job.default_qos
+-- The QoS that the association of a job allows: the nearest list holds.
+local function allowed_qos(levels)
     for _, level in ipairs(levels) do
         local allowed = level[1].qos
-        -- The nearest list holds; of one QoS alone, that is the default.
         if allowed and #allowed > 0 then
-            name = name or (#allowed == 1 and allowed[1]) or nil
-            break
+            return allowed
         end
     end
+    return {"normal"}
+end
+
+-- Whether a job names a QoS that its account does not allow: SLURM says "Invalid qos specification".
+local function names_qos_of_others(job, levels)
+    for _, name in ipairs(allowed_qos(levels)) do
+        if not job.qos or job.qos:lower() == name:lower() then
+            return false
+        end
+    end
+    -- Of an account that the definition does not have, the list is not known.
+    return #levels > 0
+end
+
+-- The QoS of the partition, which goes before that of the job.
+local function kinds(job, partition, levels)
+    local allowed = allowed_qos(levels)
+    -- Of one QoS alone, that is the default.
+    local name = job.qos or job.default_qos or (#allowed == 1 and allowed[1]) or nil
     local found = {}
     for _, one in ipairs({partition and partition.qos or "", name or "normal"}) do
         local qos = QOS[one:lower()]
@@ -384,17 +400,29 @@ local function partition_of(job, partitions)
     return nil
 end
 
+-- What somebody can do who asked for GPUs in another partition: WITH_GPUS names those that have some.
+local function with_gpus(partitions)
+    local names = {}
+    for _, name in ipairs(WITH_GPUS) do
+        if partitions[name] then
+            names[#names + 1] = "--partition=" .. name
+        end
+    end
+    return "ask for " .. (#names > 0 and table.concat(names, " or ") or "none")
+end
+
 -- GPUs in a partition without any, and more memory for each of them than a node has. PARTITIONS has
 -- those of the definition: `gpus` of a node, and `mem`, MiB of a node for each; 0 where there are none.
-local function of_gpus(job, whole, partition)
+-- Of `partitions` slurmctld hands over those that the user may use: of others nothing is said.
+local function of_gpus(job, whole, partition, partitions)
     local names = job.partition or (partition and partition.name) or ""
     local asked_of_each = tonumber((job.mem_per_tres or ""):match("gpu[:=](%d+)"))
     local is_asked = (whole["gres/gpu"] or 0) > 0 or job.tres_per_socket
     for name in names:gmatch("[^,]+") do
-        local has = PARTITIONS[name]
+        local has = partitions[name] and PARTITIONS[name]
         if has and is_asked and has.gpus == 0 then
             return string.format("partition %s has no GPUs, and this job asks for %s: %s", name,
-                whole["gres/gpu"] or "some", WITH_GPUS)
+                whole["gres/gpu"] or "some", with_gpus(partitions))
         elseif has and asked_of_each and has.gpus > 0 and asked_of_each > has.mem then
             return string.format("partition %s has %d MiB of memory for each GPU, and this job asks for %d: "
                 .. "other GPUs of the node would have none left; ask for --mem-per-gpu=%d or less", name,
@@ -408,11 +436,14 @@ end
 local function limit_said(job, partitions)
     local partition = partition_of(job, partitions)
     local whole, per_node = asked(job)
-    local said = of_gpus(job, whole, partition)
+    local said = of_gpus(job, whole, partition, partitions)
     if said or not has_account(job) then
         return said
     end
     local levels = associations(job)
+    if names_qos_of_others(job, levels) then
+        return nil
+    end
     local qos = kinds(job, partition, levels)
     return of_time(job, qos, levels, partition)
         or of_partition(job, partition, whole, qos, levels)
