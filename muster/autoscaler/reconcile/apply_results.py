@@ -103,6 +103,8 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
 
 def _overdue(observed: ObservedState, tracked: TrackedState) -> Iterator[Inserted]:
     """Yield ends of the inserts of which the driver has not told one: nobody waits for ever."""
+    if not tracked.inserts:
+        return
     told = {event.id for event in observed.events if isinstance(event, Inserted)}
     for insert in tracked.inserts.values():
         if insert.id not in told and observed.now > insert.sent_at + INSERT_S:

@@ -84,6 +84,9 @@ def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[Vm]:
 
 def _unlisted(observed: ObservedState, tracked: TrackedState) -> list[Deletion]:
     """Deletions that are under way, of VMs that the newest list lacks."""
+    if not tracked.fresh:
+        # Only what is read makes a VM wanted.
+        return []
     ids = observed.vms.ids
     return [
         deletion
