@@ -6,7 +6,8 @@ checkpoints that the first process writes to FOLDER (checkpoints.py), a stop on 
 agree, data that is read ahead (packed.py), and a word about who is slow or lost (workers.py). Each
 process has a GPU of its own, or none where the nodes have none. A file FOLDER.stopped says that the
 run ended before the last step, with exit code 75, FOLDER.lost that a worker was lost, FOLDER.done
-that all steps are done. Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
+that all steps are done. Losses, of the first process's batches, go to the file that MUSTER_METRICS
+names, else to FOLDER.jsonl.
 """
 
 import argparse
@@ -101,7 +102,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--profile", action="store_true", help="a trace, into FOLDER.profile")
     parser.add_argument(
         "--wait",
-        type=patience,
+        type=seconds,
         default=30,
         metavar="SECONDS",
         help="how long processes wait for each other in a step, 15 to 3600: longer than saving "
@@ -113,12 +114,12 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def patience(text: str) -> int:
+def seconds(text: str) -> int:
     """Return how long to wait: a run in which nobody gives up keeps its nodes to the time limit."""
-    seconds = int(text)
-    if not 15 <= seconds <= 3600:
+    found = int(text)
+    if not 15 <= found <= 3600:
         raise argparse.ArgumentTypeError(f"{text} is not from 15 to 3600")
-    return seconds
+    return found
 
 
 def state(network: nn.Module, optimizer: torch.optim.Optimizer, *, fsdp: bool) -> dict[str, Any]:

@@ -321,6 +321,7 @@ def test_how_long_processes_wait_for_each_other_has_bounds(
     code, output = runs[0].end()
     assert code == 2
     assert "argument --wait: " in output
+    assert "patience" not in output
 
 
 def test_packed_data_is_read_and_what_is_wrong_with_it_ends_the_run(

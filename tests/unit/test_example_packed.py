@@ -193,6 +193,24 @@ def test_a_folder_that_can_t_be_read_is_not_left_out(
         example.pack(example.files_below(tmp_path / "files"), tmp_path / "data")
 
 
+@pytest.mark.parametrize(
+    ("leads_to", "sentence"),
+    [("cats", "files/link is a link to a folder, and would"), ("none", "files/link can't be read")],
+)
+def test_a_link_is_not_left_out(tmp_path: Path, leads_to: str, sentence: str) -> None:
+    files(tmp_path / "files")
+    link = tmp_path / "files/link"
+    link.symlink_to(tmp_path / "files/cats/001.jpg")
+    assert packed("pack", tmp_path / "files", tmp_path / "one").stdout.endswith(": 21 samples\n")
+    link.unlink()
+    link.symlink_to(tmp_path / "files" / leads_to)
+    done = packed("pack", tmp_path / "files", tmp_path / "data")
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists() or list((tmp_path / "data").iterdir()) == []
+
+
 def test_what_is_packed_into_the_folder_itself_is_not_packed_again(tmp_path: Path) -> None:
     files(tmp_path)
     done = packed("pack", tmp_path, tmp_path / "packed", "--mib", "0")
