@@ -350,7 +350,8 @@ def shutdown(host):
 def test_at_a_shutdown_jobs_slurmd_and_munged_are_there_until_the_node_has_left(
     host, slurm, booted, shutdown
 ):
-    assert wait_for(host, "systemctl is-active muster-spot", "active") == "active"
+    for unit in ("muster-spot", "munge", "slurmd"):
+        assert wait_for(host, f"systemctl is-active {unit}", "active") == "active"
     job = "exec -a 'slurmstepd: [41.batch]' sleep infinity"
     host.check_output(
         f'systemd-run --unit=trial-job systemd-run --scope --unit={SCOPE} bash -c "{job}"'
