@@ -62,7 +62,7 @@ class Checkpoints:
             ) from error
 
     def begin(self, number: int) -> None:
-        """Remove those after the one from which a run goes on: it makes them anew.
+        """Remove those after the one from which a run goes on: it makes them again.
 
         They are damaged, or of another process that has saved more than all have. `save` would
         keep them, and not those of the run.

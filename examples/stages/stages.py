@@ -126,7 +126,7 @@ def resume(
     if step:
         _read(checkpoints, step, module, optimizer, device)
     elif mine:
-        print("the other stage has no checkpoint: both begin anew", flush=True)
+        print("the other stage has no checkpoint: both start from step 0", flush=True)
     # Both have read theirs. What one has saved more fits nothing that the other will save.
     distributed.barrier()
     checkpoints.begin(step)

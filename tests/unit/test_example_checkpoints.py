@@ -48,7 +48,7 @@ def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(
 
 
 def test_one_that_can_t_be_read_is_not_passed_over(tmp_path: Path) -> None:
-    """A file server that fails for a moment would have the training begin anew."""
+    """A file server that fails for a moment would make the training start from step 0."""
     kept = checkpoints(tmp_path)
     kept.save(1000, b"step 1000")
     path = tmp_path / f"{2000:010}-{'0' * 64}.ckpt"

@@ -85,7 +85,15 @@ def test_what_it_needs_is_told(tmp_path: Path, variables: dict[str, str], senten
     ("other", "said"),
     [
         # A save of one, and not yet of the other.
-        (None, ["the other stage has no checkpoint: both begin anew", "both have read", "0", ""]),
+        (
+            None,
+            [
+                "the other stage has no checkpoint: both start from step 0",
+                "both have read",
+                "0",
+                "",
+            ],
+        ),
         # This one was killed after it had saved, and the other one before: what it has saved more
         # is not of the run that goes on, and would else be taken together with that one's.
         ("0000001000-x.ckpt", ["both have read", "1000", "0000001000"]),

@@ -149,7 +149,7 @@ def refusals(name: str) -> dict[str, str]:
 
 def end(process: "subprocess.Popen[bytes]") -> None:
     """Wait for the leader of a session, and kill what it has left in its group."""
-    # Not yet reaped, it keeps its number, and nobody else's group gets it.
+    # Not yet reaped, it keeps its process ID: no other group of processes has that number.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
