@@ -93,6 +93,7 @@ def _pack(samples: Iterator[tuple[str, bytes]], folder: Path, mib: int) -> int:
                     line = f"{json.dumps([number, *place])}\n".encode()
                     index.write(line)
                     total, checksum = total + 1, zlib.crc32(line, checksum)
+                print(f"{folder / archive(number)}: {total} samples so far", file=sys.stderr)
                 number += 1
             index.write(last_line(checksum))
             index.flush()

@@ -58,10 +58,16 @@ def test_what_is_packed_is_read_again_and_tar_has_it_too(
     assert {n: (tmp_path / "out" / n).read_bytes() for n in contents} == contents
 
 
-def test_an_archive_ends_when_it_has_its_size(example: ModuleType, tmp_path: Path) -> None:
+def test_an_archive_ends_when_it_has_its_size_and_says_how_far_it_is(
+    example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     samples = ((f"{number}", bytes(400_000)) for number in range(10))
     assert example.pack(samples, tmp_path / "data", 1) == 10
     assert len(list((tmp_path / "data").glob("*.tar"))) == 4
+    told = [(0, 3), (1, 6), (2, 9), (3, 10)]
+    assert capsys.readouterr().err.splitlines() == [
+        f"{tmp_path}/data/0000{number}.tar: {total} samples so far" for number, total in told
+    ]
 
 
 def test_a_pack_that_is_ended_in_the_middle_is_none(example: ModuleType, tmp_path: Path) -> None:
