@@ -1,7 +1,7 @@
 """VMs that nobody needs: of nodes that are off or unknown, or from before SLURM asked.
 
-A deletion may wait for minutes until it is sent: each that is under way is judged again in each
-pass, also while lists lack its VM.
+A deletion may wait for minutes until it is sent: each that is under way is judged again after each
+reading, also while lists lack its VM.
 """
 
 from collections.abc import Iterable
