@@ -46,6 +46,8 @@ class Fleet:
     machines: tuple[Machine, ...]
     shares: Mapping[str, str] = field(default_factory=dict)
     """Folder below `folder` -> mount point, the same on all machines."""
+    internet: bool = True
+    """Whether the machines reach more than this one and each other."""
 
     def container(self, host: str) -> str:
         """Return the name of the container of `host`."""
@@ -91,7 +93,11 @@ def up(fleet: Fleet) -> list[str]:
     fleet.folder.mkdir(parents=True, exist_ok=True)
     make_key(fleet.folder / "ssh_key")
     if not exists("network", fleet.network):
-        podman("network", "create", "--subnet", fleet.subnet, fleet.network)
+        # An internal network has no route beyond it. Podman's own name server would still answer
+        # with addresses of the internet.
+        gateway = str(ipaddress.ip_network(fleet.subnet)[1])
+        inside = () if fleet.internet else ("--internal", "--disable-dns", "--gateway", gateway)
+        podman("network", "create", "--subnet", fleet.subnet, *inside, fleet.network)
     for name in fleet.shares:
         (fleet.folder / name).mkdir(exist_ok=True)
     new = [machine for machine in fleet.machines if _start(fleet, machine)]

@@ -86,6 +86,7 @@ class Instance:
         return Fleet(
             network=common["container_network"],
             subnet=common["container_subnet"],
+            internet=common.get("container_internet", True),
             folder=self.state,
             machines=tuple(
                 Machine(
