@@ -2,6 +2,7 @@
 """What the roles of a host install, read from their tasks, without asking the host."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ short_description: What the roles of a host install
 description:
   - Gives one dictionary for the host that a task runs on, by what site.yml's roles say in tasks/install.yml.
     C(packages) are names for apt; C(repositories) those of others than the distribution; C(images) those that cephadm runs;
-    C(builds) the commands of modules that the controller builds.
+    C(builds) the commands of modules that the controller builds, and those of roles that make a folder once.
   - The host is not asked. What depends on its devices, such as a fabric manager, is in the list.
   - Needs the variables and groups that definition.yml makes.
 options: {}
@@ -34,6 +35,7 @@ HARDWARE = {"nvswitches": 1, "kernel": "$(uname -r)", "flavour": "amd64", "users
 
 PLAY_HOSTS = re.compile(r"\{\{ groups\.(role_\w+) \| default\('!all'\) \}\}")
 PACKAGES = "muster.slurm.managed_packages"
+COMMAND = "ansible.builtin.command"
 ROLE = ("ansible.builtin.import_role", "ansible.builtin.include_role")
 
 
@@ -93,6 +95,7 @@ class _Reading:
             "__nvidia_driver_hardware": HARDWARE,
         }
         self._packages: list[str] = []
+        self._folders: dict[str, str] = {}
 
     def value(self, template: Any, more: Mapping[str, Any] | None = None) -> Any:
         """Return the value of a template, with further variables."""
@@ -108,7 +111,14 @@ class _Reading:
         folder = role_folder(name)
         files = {kind: folder / kind / "main.yml" for kind in ("defaults", "vars")}
         own = {kind: self._load(path) or {} for kind, path in files.items()}
-        values = {**own["defaults"], **self._variables, **own["vars"], **(more or {})}
+        values = {
+            **own["defaults"],
+            **self._variables,
+            **own["vars"],
+            **(more or {}),
+            # Where lookups look for files of the role.
+            "ansible_search_path": [str(folder)],
+        }
         self._tasks(self._load(folder / "tasks/install.yml") or [], values)
 
     def _load(self, path: Path) -> Any:
@@ -118,13 +128,17 @@ class _Reading:
 
     def _tasks(self, tasks: list[dict[str, Any]], values: Mapping[str, Any]) -> None:
         for task in tasks:
-            if task.keys().isdisjoint({"block", PACKAGES, *ROLE}):
+            made = task.get(COMMAND, {}).get("creates")
+            if not made and task.keys().isdisjoint({"block", PACKAGES, *ROLE}):
                 continue
             if not self._may_run(task.get("when", True), values):
                 continue
             self._tasks(task.get("block", []), values)
             if PACKAGES in task:
                 self._packages += self.value(task[PACKAGES]["names"], values)
+            if made:
+                argv = self.value(task[COMMAND]["argv"], values)
+                self._folders[self.value(made, values)] = shlex.join(argv)
             for how in ROLE:
                 if how in task:
                     self.role(task[how]["name"], {**values, **task.get("vars", {})})
@@ -153,7 +167,8 @@ class _Reading:
             "packages": sorted({*self._packages} - {name.partition("=")[0] for name in versions}),
             "repositories": [url for url in dict.fromkeys(repositories) if url],
             "images": [image for image in [self._of("cephadm_image", "")] if image],
-            "builds": {build["root"]: build["build"] for build in builds if build["build"]},
+            "builds": {build["root"]: build["build"] for build in builds if build["build"]}
+            | self._folders,
         }
 
     def _of(self, name: str, without: Any) -> Any:
