@@ -187,6 +187,13 @@ def test_an_index_of_the_file_is_asked_and_not_the_host_s(tmp_path: Path, index:
     assert made.code == 0, made.said
 
 
+def test_a_file_that_wants_no_index_has_none_asked(tmp_path: Path) -> None:
+    mirror = '[[index]]\nurl = "http://127.0.0.1:9/simple"\ndefault = true\n'
+    requirement = wheel(tmp_path / "wheels", "1")
+    made = build(tmp_path, f"--no-index\n--find-links {tmp_path}/wheels\n{requirement}", mirror)
+    assert made.code == 0, made.said
+
+
 def test_options_that_change_nothing_are_passed_over(tmp_path: Path) -> None:
     requirement = wheel(tmp_path / "wheels", "1")
     options = f"--no-index\n--find-links {tmp_path}/wheels\n--pre\n--prefer-binary\n"
