@@ -99,14 +99,17 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 
 # Of the hosts where models are added.
 HUB_LOCK := roles/models/files/usr/local/lib/muster/muster_models/requirements.txt
+# Of the host that builds Python environments.
+UV_LOCK := roles/software/files/usr/local/lib/muster/uv.txt
 
 .PHONY: lock
-lock: $(BIN)/uv ## Write requirements.txt, requirements-vm.txt and the role models' from pyproject.toml, with hashes
+lock: $(BIN)/uv ## Write requirements.txt, requirements-vm.txt and the roles' from pyproject.toml, with hashes
 	@$(LOCK) pyproject.toml muster_sandbox/pyproject.toml --extra laptop --extra dev \
 	  --output-file requirements.txt $(LOCK_OPTIONS)
 	@# The versions of the whole: one project, one version of each package.
 	@$(LOCK) pyproject.toml --constraints requirements.txt --output-file requirements-vm.txt
 	@$(LOCK) --group hub --constraints requirements.txt --output-file $(HUB_LOCK)
+	@$(LOCK) --group uv --constraints requirements.txt --output-file $(UV_LOCK)
 
 ##-- your own machines --------------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ PAGE = Page(ROOT / "docs/software.md")
 REQUIREMENTS = ROOT / "examples/software"
 """Files with all packages of an environment, and their hashes."""
 
+UV = ROOT / "roles/software/files/usr/local/lib/muster/uv.txt"
+"""The version of uv that hosts get where environments are built."""
+
 DOWNLOAD_SECONDS = 900
 
 _LOSS = re.compile(r"^(\S+): (?:worker|process) \d+ of (\d+), loss (\d\S*)$", re.MULTILINE)

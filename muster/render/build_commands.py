@@ -10,6 +10,21 @@ from muster.definition.schema.software import Archive
 ARCHIVE_PACKAGES = ("ca-certificates", "curl", "libarchive-tools")
 """What the command of an archive runs: bsdtar reads tar files of all compressions, and zip."""
 
+UV = "/opt/muster-uv/current/bin/uv"
+"""What installs Python packages; the role software brings it where there are environments."""
+
+UV_OPTIONS = (
+    "--no-cache",
+    "--link-mode=copy",
+    "--compile-bytecode",
+    "--no-python-downloads",
+    "--system-certs",
+    "--index-strategy=unsafe-best-match",
+)
+"""Nothing is kept between builds; a user can't write the bytecode later; certificates are those
+that the host trusts. Of several indexes the hash decides whose file is taken: by itself uv would
+look no further than into the first that has a package."""
+
 PACK_PACKAGES = ("squashfs-tools",)
 """What the program that builds packs a release with."""
 
@@ -20,19 +35,23 @@ _IN_ONE_FOLDER = (
 )
 
 
-def environment(root: str, python: str, requirements: str) -> str:
+def environment(root: str, python: str, requirements: str, *, has_index: bool) -> str:
     """Return the command that installs Python packages.
+
+    The interpreter makes the virtual environment, so that users have pip in it.
 
     Args:
         root: The folder.
         python: Folder of the module with the interpreter.
         requirements: File with the packages and their hashes.
+        has_index: Whether it names an index of its own. uv would take that of the host's
+            /etc/uv/uv.toml before it.
 
     """
+    options = [*UV_OPTIONS, *(["--no-config"] if has_index else [])]
     return (
-        f"{python}/bin/python3 -m venv {root} && {root}/bin/python3 -m pip install --no-input "
-        "--disable-pip-version-check --no-cache-dir --require-hashes "
-        f"--requirement {requirements}"
+        f"{python}/bin/python3 -m venv {root} && {UV} pip install --python {root}/bin/python3 "
+        f"{' '.join(options)} --require-hashes --requirement {requirements}"
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
+from muster.definition.requirements import has_index
 from muster.definition.schema.software import Software, SoftwareVersion
 from muster.render import build_commands
 
@@ -95,7 +96,7 @@ def releases(
         made[name] = Release(
             module=name,
             root=root,
-            command=_command(name, data, root, {n: r.root for n, r in made.items()}),
+            command=_command(name, data, root, {n: r.root for n, r in made.items()}, texts),
             image=image,
             requirements=texts,
             built_on=tuple(built_on.values()),
@@ -138,9 +139,16 @@ def _digest(
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
-def _command(name: str, data: SoftwareVersion, root: str, roots: Mapping[str, str]) -> str | None:
+def _command(
+    name: str,
+    data: SoftwareVersion,
+    root: str,
+    roots: Mapping[str, str],
+    requirements: str | None,
+) -> str | None:
     if data.environment is not None:
-        return build_commands.environment(root, roots[data.environment.python], f"{root}.txt")
+        python, index = roots[data.environment.python], has_index(requirements or "")
+        return build_commands.environment(root, python, f"{root}.txt", has_index=index)
     if data.archive is not None:
         return build_commands.archive(root, data.archive)
     if data.build is None:

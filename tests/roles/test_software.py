@@ -14,6 +14,7 @@ from ansible import module_utils
 
 ROOT = Path(__file__).parents[2]
 TORCH = "libs/python/torch/1.13.1-cuda-11.7-python-3.10"
+UV = ROOT / "roles/software/files/usr/local/lib/muster/uv.txt"
 TREE, CACHE = "/var/tmp/trial/modules", "/var/tmp/trial/cache"
 
 
@@ -150,6 +151,21 @@ VERSION_AND_PREFIX = "-c 'import greeting, sys; print(greeting.VERSION, sys.pref
 def test_an_environment_has_what_its_requirements_say(host):
     done = shell(host, f"module load libs/python/greeting && python3 {VERSION_AND_PREFIX}")
     assert done.stdout == f"1 {release(host, 'libs/python/greeting/1')}\n", done.stderr
+
+
+def test_a_user_sees_with_pip_what_an_environment_has(host):
+    done = shell(host, "module load libs/python/greeting && pip list --format=freeze")
+    assert "greeting==1" in done.stdout.splitlines(), done.stderr
+
+
+def test_uv_is_there_for_builds_and_belongs_to_root(host):
+    current = host.file("/opt/muster-uv/current").linked_to
+    there = host.check_output("ls -A /opt/muster-uv").split()
+    assert sorted(there) == sorted(["current", Path(current).name])
+    assert host.check_output("find /opt/muster-uv ! -user root -o ! -type l -perm /022") == ""
+    [version] = re.findall("^uv==(.*) ", UV.read_text(encoding="utf-8"), re.MULTILINE)
+    assert host.check_output("%s/bin/uv --version", current).startswith(f"uv {version} ")
+    assert shell(host, "command -v uv").stdout == ""
 
 
 def test_a_user_s_own_environment_sees_a_module_s_and_comes_first(host):

@@ -1,9 +1,11 @@
-"""The two locks: all that the project needs, and of it what a VM of a cluster needs."""
+"""The locks: all that the project needs, and of it what a VM of a cluster and some hosts need."""
 
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
@@ -29,6 +31,19 @@ def test_the_lock_of_vms_is_a_part_of_the_whole() -> None:
     assert len(part) > 20
     assert {name: whole.get(name) for name in part} == part
     assert all("--hash=sha256:" in rest for rest in part.values())
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "roles/models/files/usr/local/lib/muster/muster_models/requirements.txt",
+        "roles/software/files/usr/local/lib/muster/uv.txt",
+    ],
+)
+def test_a_host_gets_a_version_that_the_tests_have(lock: str) -> None:
+    whole, part = entries("requirements.txt"), entries(lock)
+    assert part
+    assert {name: whole.get(name) for name in part} == part
 
 
 def project_of(path: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ DOCUMENTATION = r"""
 name: role_packages
 short_description: What the roles of a host install
 description:
-  - Gives one dictionary for the host that a task runs on, by what site.yml's roles say in tasks/install.yml.
+  - Gives one dictionary for the host that a task runs on, by what site.yml's roles say in their tasks.
     C(packages) are names for apt; C(repositories) those of others than the distribution; C(images) those that cephadm runs;
     C(builds) the commands of modules that the controller builds, and those of roles that make a folder once.
   - The host is not asked. What depends on its devices, such as a fabric manager, is in the list.
@@ -36,6 +36,8 @@ HARDWARE = {"nvswitches": 1, "kernel": "$(uname -r)", "flavour": "amd64", "users
 PLAY_HOSTS = re.compile(r"\{\{ groups\.(role_\w+) \| default\('!all'\) \}\}")
 PACKAGES = "muster.slurm.managed_packages"
 COMMAND = "ansible.builtin.command"
+INSTALLS = "/usr/local/lib/muster/install-locked"
+"""What roles install from a package index, each into a folder that its task makes once."""
 ROLE = ("ansible.builtin.import_role", "ansible.builtin.include_role")
 
 
@@ -77,7 +79,7 @@ def _is_on(pattern: str, groups: set[str]) -> bool:
 
 
 class _Reading:
-    """The install halves of roles, with the variables of one host."""
+    """The tasks of roles, with the variables of one host."""
 
     def __init__(self, loader: Any, templar: Any, variables: Mapping[str, Any]) -> None:
         self._loader, self._templar = loader, templar
@@ -107,7 +109,7 @@ class _Reading:
         )
 
     def role(self, name: str, more: Mapping[str, Any] | None = None) -> None:
-        """Note what a role's install half installs; nothing if it has none."""
+        """Note what a role installs."""
         folder = role_folder(name)
         files = {kind: folder / kind / "main.yml" for kind in ("defaults", "vars")}
         own = {kind: self._load(path) or {} for kind, path in files.items()}
@@ -120,6 +122,9 @@ class _Reading:
             "ansible_search_path": [str(folder)],
         }
         self._tasks(self._load(folder / "tasks/install.yml") or [], values)
+        for half in ("install", "configure"):
+            for task in self._load(folder / f"tasks/{half}.yml") or []:
+                self._command(task, values)
 
     def _load(self, path: Path) -> Any:
         if not path.is_file():
@@ -128,20 +133,24 @@ class _Reading:
 
     def _tasks(self, tasks: list[dict[str, Any]], values: Mapping[str, Any]) -> None:
         for task in tasks:
-            made = task.get(COMMAND, {}).get("creates")
-            if not made and task.keys().isdisjoint({"block", PACKAGES, *ROLE}):
+            if task.keys().isdisjoint({"block", PACKAGES, *ROLE}):
                 continue
             if not self._may_run(task.get("when", True), values):
                 continue
             self._tasks(task.get("block", []), values)
             if PACKAGES in task:
                 self._packages += self.value(task[PACKAGES]["names"], values)
-            if made:
-                argv = self.value(task[COMMAND]["argv"], values)
-                self._folders[self.value(made, values)] = shlex.join(argv)
             for how in ROLE:
                 if how in task:
                     self.role(task[how]["name"], {**values, **task.get("vars", {})})
+
+    def _command(self, task: dict[str, Any], values: Mapping[str, Any]) -> None:
+        made = task.get(COMMAND, {}).get("creates")
+        if not made or not self._may_run(task.get("when", True), values):
+            return
+        argv = self.value(task[COMMAND]["argv"], values)
+        if argv[0] == INSTALLS:
+            self._folders[self.value(made, values)] = shlex.join(argv)
 
     def _may_run(self, condition: Any, values: Mapping[str, Any]) -> bool:
         """Whether a task may run: what is known only on the host is no reason to leave it out."""

@@ -31,7 +31,7 @@ def _below(data: Any, key: str) -> Any:
 
 @source_check("module-requirements")
 def module_requirements(sources: Sources) -> Iterator[Finding]:
-    """A file of requirements that is not there, or leaves open what is installed."""
+    """A file of requirements that is not there, leaves open what is installed, or uv refuses."""
     for keys, path in _named(sources):
         if not _FILE.fullmatch(path):
             yield Finding(

@@ -35,7 +35,11 @@ def _cluster(stack: Stack) -> None:
     if stack.site.release != "bookworm":
         pytest.skip("the page's modules are those of Debian 12")
     source = frameworks.REQUIREMENTS / "tensorflow-2.15.txt"
-    shutil.copytree(frameworks.wheels(source, "3.11"), f"{stack.site.folder}/shared{FOLDER}")
+    for name in (source, frameworks.UV):
+        wheels = frameworks.wheels(name, "3.11")
+        shutil.copytree(wheels, f"{stack.site.folder}/shared{FOLDER}", dirs_exist_ok=True)
+    variables = stack.site.inventory / "group_vars/all/uv.yml"
+    variables.write_text(f"software_uv_wheels: {FOLDER}\n", encoding="utf-8")
     file = stack.site.inventory / "software" / source.name
     file.parent.mkdir()
     file.write_text(frameworks.from_folder(source, FOLDER), encoding="utf-8")

@@ -93,28 +93,52 @@ def test_the_client_of_the_hub_is_in_it_where_models_are_added(tmp_path: Path) -
     document["cluster"]["storage"]["models"] = {"kind": "existing", "path": "/models"}
     file.write_text(yaml.safe_dump(document))
     client = re.compile(
-        r"build of (/opt/muster-models/\w+-debian-12): /usr/local/lib/muster/install-hub-client \1"
+        r"build of (/opt/muster-models/\w+-debian-12): /usr/local/lib/muster/install-locked \1 .*"
     )
     found = listed(inventory)
     assert any(client.fullmatch(line) for line in found["lab-access"])
-    assert not any("hub-client" in line for line in found["lab-cpu-[01-02],lab-gpu-[01-02]"])
+    assert not any("muster-models" in line for line in found["lab-cpu-[01-02],lab-gpu-[01-02]"])
     (inventory / "group_vars/all/models.yml").write_text("models_hub: false\n")
-    assert not any("hub-client" in line for line in listed(inventory)["lab-access"])
+    assert not any("muster-models" in line for line in listed(inventory)["lab-access"])
+
+
+def test_uv_is_in_it_where_environments_are_built(tmp_path: Path) -> None:
+    inventory = tmp_path / "lab"
+    shutil.copytree(LAB, inventory, ignore=shutil.ignore_patterns("secrets.yml"))
+    assert "muster-uv" not in str(listed(inventory))
+    shutil.copytree(ROOT / "examples/software", inventory / "software")
+    file = inventory / "group_vars/all/cluster.yml"
+    document = yaml.safe_load(file.read_text())
+    requirements = {"python": "apps/python/3.11", "requirements": "software/jupyterlab-4.txt"}
+    document["cluster"]["software"]["modules"]["apps/jupyter"] = {
+        "4": {"whatis": "JupyterLab", "environment": requirements}
+    }
+    file.write_text(yaml.safe_dump(document))
+    uv = re.compile(r"build of (/opt/muster-uv/\w+): /usr/local/lib/muster/install-locked \1 .*")
+    found = listed(inventory)
+    assert any(uv.fullmatch(line) for line in found["lab-access"])
+    assert not any("muster-uv" in line for line in found["lab-cpu-[01-02],lab-gpu-[01-02]"])
 
 
 def test_roles_fetch_nothing_else_than_what_is_read() -> None:
     fetching = re.compile(
         r"^\s*(?:- )?(?:[\w.]+\.)?(?:get_url|uri|git|pip|unarchive|apt|apt_key|apt_repository)"
-        r":|\b(?:curl|wget|install-hub-client)\b",
+        r":|\b(?:curl|wget|install-locked)\b",
         re.MULTILINE,
     )
     calls = {
         path.relative_to(ROOT / "roles").as_posix()
-        for path in (ROOT / "roles").rglob("tasks/*.yml")
+        for folder in ("tasks", "vars")
+        for path in (ROOT / "roles").rglob(f"{folder}/*.yml")
         if fetching.search(path.read_text(encoding="utf-8"))
     }
-    # The keys of NVIDIA's repositories, and the client of the Hugging Face hub.
-    assert calls == {"nvidia_driver/tasks/install.yml", "models/tasks/install.yml"}
+    # The keys of NVIDIA's repositories, the client of the Hugging Face hub, and uv.
+    assert calls == {
+        "nvidia_driver/tasks/install.yml",
+        "models/tasks/install.yml",
+        "models/vars/main.yml",
+        "software/vars/main.yml",
+    }
 
 
 def test_roles_install_nowhere_else_than_where_it_is_read() -> None:

@@ -21,7 +21,30 @@ HASH = f"--hash=sha256:{'a' * 64}"
         ("-r more.txt", "`-r` does not fix what is installed"),
         ("--requirement=more.txt", "`--requirement=more.txt` does not fix what is installed"),
         ("-e ./tool", "`-e` does not fix what is installed"),
-        ("--trusted-host example.org", "`--trusted-host` does not fix what is installed"),
+        ("-c more.txt", "`-c` does not fix what is installed"),
+        (
+            "--trusted-host example.org",
+            "`--trusted-host` is no option that uv reads in a file; remove it",
+        ),
+        ("--timeout=60", "`--timeout=60` is no option that uv reads in a file; remove it"),
+        (
+            "--only-binary numpy,torch",
+            "uv takes one package in each `--only-binary`; write a line for each",
+        ),
+        ("--no-binary=a,b", "uv takes one package in each `--no-binary`; write a line for each"),
+        (
+            f"numpy==1 {HASH} --global-option=build_ext",
+            "`--global-option` is no option of a package that uv knows; remove it",
+        ),
+        (
+            f"numpy==1 --config-settings a=b {HASH}",
+            "`--config-settings` is no option of a package that uv knows; remove it",
+        ),
+        (f"numpy==1 -C a=b {HASH}", "`-C` is no option of a package that uv knows; remove it"),
+        (f"numpy {HASH}", "numpy is not one version; write it with =="),
+        (f"numpy>=1.26 {HASH}", "numpy>=1.26 is not one version; write it with =="),
+        (f"numpy[a] == 1.* ; x>'1' {HASH}", "numpy[a] == 1.* is not one version; write it with =="),
+        (f"numpy==1,<2 {HASH}", "numpy==1,<2 is not one version; write it with =="),
     ],
 )
 def test_what_leaves_open_what_is_installed_is_named_with_its_line(line: str, said: str) -> None:
@@ -38,12 +61,19 @@ def test_what_leaves_open_what_is_installed_is_named_with_its_line(line: str, sa
         f"a==1 \\\n  {HASH} \\\n  {HASH}\n  # via b\n",
         f"a @ https://example.org/a-1.whl {HASH}\n",
         f'a==1 ; python_version < "3.12" {HASH}\n',
-        "--index-url https://example.org/simple\n-i https://example.org/simple\n",
+        "-i https://example.org/simple\n--extra-index-url https://example.org/more\n",
+        f"a[b,c] === 1.0+cpu {HASH}\na.b_c (==1!2.0rc1) {HASH}\n",
+        f"https://example.org/a-1.whl {HASH}\n",
         "--only-binary :all:\n--no-binary=a\n--pre\n--require-hashes\n",
     ],
 )
 def test_what_is_fixed_is_accepted(text: str) -> None:
     assert list(faults(text)) == []
+
+
+def test_a_second_index_is_named_with_its_line() -> None:
+    text = "--index-url https://a.example/simple\n\n-i https://b.example/simple\n"
+    assert list(faults(text)) == [(3, "a second index beside line 1; write `--extra-index-url`")]
 
 
 def test_a_line_that_goes_on_at_the_end_of_the_file_is_looked_at() -> None:

@@ -1,6 +1,7 @@
 """What is built into which folder: its name changes with all that the software is made from."""
 
 import hashlib
+import shlex
 import subprocess
 import tarfile
 import zipfile
@@ -98,12 +99,21 @@ def test_one_that_stands_elsewhere_is_in_the_paths_of_what_is_built_on_it() -> N
     assert made(modules)["libs/torch/2"].root != made(moved)["libs/torch/2"].root
 
 
-def test_an_environment_is_installed_by_the_interpreter_of_its_module() -> None:
+def test_an_environment_is_made_by_the_interpreter_of_its_module_and_filled_by_uv() -> None:
     releases_of = made({"apps/python/3": PYTHON, "libs/torch/2": TORCH})
     python, torch = releases_of["apps/python/3"].root, releases_of["libs/torch/2"]
     assert torch.command is not None
-    assert torch.command.startswith(f"{python}/bin/python3 -m venv {torch.root} && ")
-    assert f" --require-hashes --requirement {torch.root}.txt" in torch.command
+    made_by, filled_by = torch.command.split(" && ")
+    assert made_by == f"{python}/bin/python3 -m venv {torch.root}"
+    words = shlex.split(filled_by)
+    assert words[:5] == [
+        "/opt/muster-uv/current/bin/uv",
+        "pip",
+        "install",
+        "--python",
+        f"{torch.root}/bin/python3",
+    ]
+    assert words[-3:] == ["--require-hashes", "--requirement", f"{torch.root}.txt"]
 
 
 def test_an_archive_is_the_same_wherever_it_comes_from() -> None:

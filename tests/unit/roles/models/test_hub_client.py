@@ -10,7 +10,7 @@ import pytest
 import yaml
 from model_library import LIBRARY
 
-PROGRAM = LIBRARY / "install-hub-client"
+PROGRAM = LIBRARY / "install-locked"
 ROLE = Path(__file__).parents[4] / "roles/models"
 
 PYTHON = """#!/bin/sh
@@ -44,7 +44,12 @@ def test_the_program_is_told_the_folder_that_the_play_looks_for() -> None:
     tasks: list[dict[str, Any]] = yaml.safe_load((ROLE / "tasks/install.yml").read_text())
     command = next(task for task in tasks if "ansible.builtin.command" in task)
     words = command["ansible.builtin.command"]
+    assert words["argv"][0] == f"/usr/local/lib/muster/{PROGRAM.name}"
     assert words["argv"][1] == words["creates"] == "{{ __models_client }}"
+    variables = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    written = [file["dest"] for file in variables["__models_files"]]
+    assert words["argv"][0] in written
+    assert words["argv"][2] in written
 
 
 @pytest.fixture
@@ -58,8 +63,9 @@ def install(tmp_path: Path):
         python.write_text(PYTHON.format(calls=tmp_path / "calls", code=code))
         python.chmod(0o755)
         text = PROGRAM.read_text(encoding="utf-8").replace("/usr/bin/python3", str(python))
+        words = [str(folder), "lock.txt", "the client", "do without", "--find-links", "/opt/a b"]
         return subprocess.run(
-            ["sh", "-c", text, PROGRAM.name, str(folder)],
+            ["sh", "-c", text, PROGRAM.name, *words],
             env={"PATH": path},
             capture_output=True,
             text=True,
@@ -78,9 +84,8 @@ def test_the_former_ones_go_when_the_new_one_is_there(install, tmp_path: Path) -
         assert sorted(path.name for path in top.iterdir()) == ["current", name]
         assert (top / "current").readlink() == top / name
         assert (top / "current/bin/python").is_file()
-    assert (
-        "--require-hashes --requirement /usr/local/lib/muster" in (tmp_path / "calls").read_text()
-    )
+    calls = (tmp_path / "calls").read_text()
+    assert " --find-links /opt/a b --require-hashes --requirement lock.txt\n" in calls
 
 
 def test_one_that_fails_leaves_the_former_one(install, tmp_path: Path) -> None:
@@ -88,7 +93,10 @@ def test_one_that_fails_leaves_the_former_one(install, tmp_path: Path) -> None:
     install(top / "lock-debian-12")
     done = install(top / "lock-debian-13", code=1)
     assert done.returncode == 1
-    assert "huggingface_hub can't be installed: name a mirror of PyPI in" in done.stderr
+    assert done.stderr == (
+        "the client can't be installed: name a mirror of PyPI in /etc/pip.conf of this host, or do "
+        "without\n"
+    )
     assert (top / "current").readlink() == top / "lock-debian-12"
     assert not (top / "lock-debian-13").exists()
 

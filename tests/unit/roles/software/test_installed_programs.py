@@ -11,7 +11,8 @@ import yaml
 ROLE = Path(__file__).parents[4] / "roles/software"
 FILES = ROLE / "files"
 LIBRARY = "/usr/local/lib/muster"
-ENTRIES = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["__software_files"]
+VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+ENTRIES, OF_UV = VARIABLES["__software_files"], VARIABLES["__software_uv_files"]
 INSTALLED = [file["dest"] for file in ENTRIES if (FILES / file["dest"].removeprefix("/")).is_file()]
 """Programs and what they import, in the order in which they are written."""
 
@@ -35,9 +36,9 @@ def imported(path: str) -> set[str]:
 def test_each_file_is_installed_from_the_place_that_it_has_on_a_host() -> None:
     below = [path for path in (FILES / "usr").rglob("*") if path.is_file()]
     own = {f"/{path.relative_to(FILES)}" for path in below if "__pycache__" not in path.parts}
-    assert {*INSTALLED} == own
-    for file in ENTRIES:
-        if file["dest"] in INSTALLED:
+    assert {*INSTALLED, *(file["dest"] for file in OF_UV)} == own
+    for file in [*ENTRIES, *OF_UV]:
+        if file["dest"] in own:
             assert f"'{file['dest'].removeprefix('/')}'" in file["content"]
 
 

@@ -145,9 +145,13 @@ def test_what_is_neither_file_nor_folder_nor_link_is_refused(
         ("touch {root}/x; echo no space >&2; exit 3", "exit status 3: no space; the command was"),
         ("touch {root}/x; false; echo unreached", "exit status 1; the command was"),
         ("true", "the command ended well, but put nothing into the folder"),
+        (
+            "echo 'cause: error sending request for url (https://pypi.org/simple/six/)'; false",
+            "(packages come from PyPI, or the mirror that /etc/uv/uv.toml of this host names)",
+        ),
         ("echo Read-only file system; false", "(a build can write to its folder and to $TMPDIR"),
     ],
-    ids=["fails", "fails in the middle", "makes nothing", "wants more"],
+    ids=["fails", "fails in the middle", "makes nothing", "finds no index", "wants more"],
 )
 def test_a_failed_build_leaves_nothing_and_says_why(
     build: Build, apps: Path, command: str, said: str

@@ -220,7 +220,9 @@ def refuse_survivors(root: str) -> None:
 
 
 def hint(words: str) -> str:
-    """Return what explains last words that sound like a wall."""
+    """Return what explains last words that sound like a wall, or like no way to an index."""
+    if "error sending request for url" in words:
+        return " (packages come from PyPI, or the mirror that /etc/uv/uv.toml of this host names)"
     if re.search("Read-only file system|Permission denied|Operation not permitted", words):
         return " (a build can write to its folder and to $TMPDIR only)"
     return ""
