@@ -80,6 +80,7 @@ def test_podman_has_what_a_job_needs(host):
         assert host.exists(name), name
     conf = host.file("/etc/muster/containers/containers.conf").content_string
     assert 'cgroups = "disabled"' in conf
+    assert host.file("/etc/muster/containers/storage.conf").contains('driver = "overlay"')
     assert (
         host.run("CONTAINERS_CONF=/etc/muster/containers/containers.conf podman --version").rc == 0
     )

@@ -10,6 +10,8 @@ from oci_images import layout
 
 PODMAN = """#!/bin/sh
 echo "$XDG_RUNTIME_DIR|$CONTAINERS_STORAGE_CONF|$DBUS_SESSION_BUS_ADDRESS|$*" >>{log}
+[ "$1 $3 $5 $6" = "--root --runroot --storage-driver overlay" ] || exit 99
+shift 6
 case $1 in
     image) [ -e {unpacked} ] ;;
     pull)
@@ -64,18 +66,26 @@ def test_it_becomes_podman_on_storage_of_the_job(
     with pytest.raises(BecameError) as became:
         job("run", "tool:1", "python3", "-c", "print(1)")
     words, environment = became.value.args
-    assert words[:3] == ["podman", "run", "--rm"]
+    assert words[9:11] == ["run", "--rm"]
     assert words[-3:] == ["python3", "-c", "print(1)"]
     folder = tmp_path / "scratch/12/.containers"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert environment["XDG_RUNTIME_DIR"].startswith(f"{folder}/run-0-")
     assert "DBUS_SESSION_BUS_ADDRESS" not in environment
-    conf = Path(environment["CONTAINERS_STORAGE_CONF"]).read_text()
-    assert f'additionalimagestores = ["{folder}/images"]' in conf
-    assert f'graphroot = "{folder}/task-0-' in conf
+    # What the person has set for podman in the home counts for nothing.
+    assert environment["CONTAINERS_STORAGE_CONF"] == "/etc/muster/containers/storage.conf"
+    assert words[:2] == ["podman", "--root"]
+    assert words[2].startswith(f"{folder}/task-0-")
+    assert words[3] == "--runroot"
+    assert words[4].startswith(f"{folder}/run-0-")
+    assert words[5:9] == [
+        *("--storage-driver", "overlay"),
+        *("--storage-opt", f"overlay.imagestore={folder}/images"),
+    ]
     exists, pull, link = (tmp_path / "calls").read_text().splitlines()
-    assert "||image exists " in exists
-    assert pull.endswith("||pull --quiet oci:image")
+    assert f"--root {folder}/images --runroot {folder}/images-run " in exists
+    assert " overlay image exists " in exists
+    assert pull.endswith(" overlay pull --quiet oci:image")
     assert link == f"{store}/tool/=1"
 
 

@@ -23,6 +23,7 @@ from muster_containers.images import Image
 from muster_containers.settings import Settings
 
 _CONF = "/etc/muster/containers/containers.conf"
+_STORAGE_CONF = "/etc/muster/containers/storage.conf"
 
 
 @dataclass(frozen=True)
@@ -84,18 +85,17 @@ def _make_own(path: str, user: int) -> None:
             ) from None
 
 
-def storage_conf(graph: str, run: str, unpacked: str | None = None) -> str:
-    """Return a storage.conf(5): the kernel's overlay, in folders of the job.
+def storage(graph: str, run: str, unpacked: str | None = None) -> list[str]:
+    """Return podman's options for the kernel's overlay, in folders of the job.
 
-    `unpacked`: a folder of unpacked images that is only read.
+    podman 4.3 of a person takes neither `graphroot` nor additional stores from a storage.conf: it
+    would unpack in the home. `unpacked`: a folder of unpacked images that is only read.
     """
-    lines = ["[storage]", 'driver = "overlay"', f'graphroot = "{graph}"', f'runroot = "{run}"']
-    if unpacked is not None:
-        lines += ["[storage.options]", f'additionalimagestores = ["{unpacked}"]']
-    return "\n".join([*lines, ""])
+    more = [] if unpacked is None else ["--storage-opt", f"overlay.imagestore={unpacked}"]
+    return ["--root", graph, "--runroot", run, "--storage-driver", "overlay", *more]
 
 
-def environment_of(task: Task, conf: str, environment: Mapping[str, str]) -> dict[str, str]:
+def environment_of(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of podman.
 
     Without a bus podman can't ask systemd to move it out of the job's cgroup, and with a runtime
@@ -110,34 +110,32 @@ def environment_of(task: Task, conf: str, environment: Mapping[str, str]) -> dic
     }
     return left | {
         "CONTAINERS_CONF": _CONF,
-        "CONTAINERS_STORAGE_CONF": conf,
+        "CONTAINERS_STORAGE_CONF": _STORAGE_CONF,
         "XDG_RUNTIME_DIR": task.runtime,
     }
 
 
-def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> str:
-    """Unpack an image, unless a task of the job has done so; return the storage.conf to run it.
+def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> list[str]:
+    """Unpack an image, unless a task of the job has done so; return podman's options to run it.
 
     It is for one task at a time. Raises ContainerError.
     """
     unpacked = os.path.join(task.folder, "images")
-    of_images, of_task = (os.path.join(task.runtime, f"{name}.conf") for name in ("images", "task"))
+    options = storage(unpacked, f"{unpacked}-run")
+    podman = environment_of(task, environment)
     try:
-        _write(of_images, storage_conf(unpacked, f"{unpacked}-run"))
-        graph = os.path.join(task.folder, f"task-{task.name}")
-        _write(of_task, storage_conf(graph, os.path.join(task.runtime, "storage"), unpacked))
-        podman = environment_of(task, of_images, environment)
-        exists = _podman(["image", "exists", image.digest], task.runtime, podman)
+        exists = _podman([*options, "image", "exists", image.digest], task.runtime, podman)
         if exists.returncode != 0:
             words = ["pull", "--quiet", _linked(task, image.path)]
-            done = _podman(words, task.runtime, podman)
+            done = _podman([*options, *words], task.runtime, podman)
             if done.returncode != 0:
                 raise errors.of_unpacking(done.stderr, image.name, task.folder)
     except OSError as error:
         raise errors.full(os.strerror(error.errno or 0), task.folder) or ContainerError(
             f"{image.name} could not be unpacked ({error}): have an administrator look at the node"
         ) from error
-    return of_task
+    graph = os.path.join(task.folder, f"task-{task.name}")
+    return storage(graph, os.path.join(task.runtime, "storage"), unpacked)
 
 
 @contextmanager

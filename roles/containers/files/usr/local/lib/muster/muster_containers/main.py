@@ -158,11 +158,11 @@ def _become(options: argparse.Namespace, given: settings.Settings, folder: str) 
             cwd=os.getcwd(),
             terminal=sys.stdin.isatty() and sys.stdout.isatty(),
         )
-        conf = job.unpack(task, image, environment)
+        storage = job.unpack(task, image, environment)
         job.keep(task, options.name, folder, image)
     sys.stdout.flush()
     try:
-        os.execvpe("podman", ["podman", *words], job.environment_of(task, conf, environment))
+        os.execvpe("podman", ["podman", *storage, *words], job.environment_of(task, environment))
     except OSError as error:
         raise ContainerError(
             f"podman can't be started ({error.strerror}): have an administrator run site.yml on "
