@@ -10,8 +10,8 @@ from oci_images import layout
 
 PODMAN = """#!/bin/sh
 echo "$XDG_RUNTIME_DIR|$CONTAINERS_STORAGE_CONF|$DBUS_SESSION_BUS_ADDRESS|$*" >>{log}
-[ "$1 $3 $5 $6" = "--root --runroot --storage-driver overlay" ] || exit 99
-shift 6
+[ "$1 $2 $4 $6 $7" = "--log-level=error --root --runroot --storage-driver overlay" ] || exit 99
+shift 7
 case $1 in
     image) [ -e {unpacked} ] ;;
     pull)
@@ -66,7 +66,7 @@ def test_it_becomes_podman_on_storage_of_the_job(
     with pytest.raises(BecameError) as became:
         job("run", "tool:1", "python3", "-c", "print(1)")
     words, environment = became.value.args
-    assert words[9:11] == ["run", "--rm"]
+    assert words[10:12] == ["run", "--rm"]
     assert words[-3:] == ["python3", "-c", "print(1)"]
     folder = tmp_path / "scratch/12/.containers"
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -74,11 +74,11 @@ def test_it_becomes_podman_on_storage_of_the_job(
     assert "DBUS_SESSION_BUS_ADDRESS" not in environment
     # What the person has set for podman in the home counts for nothing.
     assert environment["CONTAINERS_STORAGE_CONF"] == "/etc/muster/containers/storage.conf"
-    assert words[:2] == ["podman", "--root"]
-    assert words[2].startswith(f"{folder}/task-0-")
-    assert words[3] == "--runroot"
-    assert words[4].startswith(f"{folder}/run-0-")
-    assert words[5:9] == [
+    assert words[:3] == ["podman", "--log-level=error", "--root"]
+    assert words[3].startswith(f"{folder}/task-0-")
+    assert words[4] == "--runroot"
+    assert words[5].startswith(f"{folder}/run-0-")
+    assert words[6:10] == [
         *("--storage-driver", "overlay"),
         *("--storage-opt", f"overlay.imagestore={folder}/images"),
     ]

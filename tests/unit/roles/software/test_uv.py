@@ -36,7 +36,11 @@ def value(name: str, lock: str = "uv==1", **given: Any) -> Any:
 def test_it_is_where_an_environment_is_built(
     installations: list[dict[str, Any]], environments: bool
 ) -> None:
-    given: dict[str, Any] = {"software_installations": installations, "software_build_packages": ["curl"]}
+    given: dict[str, Any] = {
+        "software_installations": installations,
+        # As Muster renders it.
+        "software_build_packages": ("curl",),
+    }
     assert value("__software_builds_environments", **given) is environments
     packages = ["curl", "python3-venv"] if environments else ["curl"]
     assert value("__software_packages", **given) == packages

@@ -89,10 +89,12 @@ def storage(graph: str, run: str, unpacked: str | None = None) -> list[str]:
     """Return podman's options for the kernel's overlay, in folders of the job.
 
     podman 4.3 of a person takes neither `graphroot` nor additional stores from a storage.conf: it
-    would unpack in the home. `unpacked`: a folder of unpacked images that is only read.
+    would unpack in the home. Of its warnings one comes in every job: it finds no systemd of the
+    person, on purpose. `unpacked`: a folder of unpacked images that is only read.
     """
+    own = ["--log-level=error", "--root", graph, "--runroot", run, "--storage-driver", "overlay"]
     more = [] if unpacked is None else ["--storage-opt", f"overlay.imagestore={unpacked}"]
-    return ["--root", graph, "--runroot", run, "--storage-driver", "overlay", *more]
+    return [*own, *more]
 
 
 def environment_of(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
