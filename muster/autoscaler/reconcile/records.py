@@ -50,6 +50,8 @@ class Phase(StrEnum):
 
 POWERING_UP = frozenset({Phase.WAITING, Phase.INSERTING, Phase.CREATED, Phase.BOOTING, Phase.STUCK})
 """SLURM waits for the node."""
+VM_MADE = frozenset({Phase.CREATED, Phase.BOOTING, Phase.STUCK})
+"""Its VM is made, or may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,18 @@ class NodeRecord:
             or self.unknown_at
             or self.in_doubt
         )
+
+
+def started(record: NodeRecord) -> Start:
+    """Return the start of a node that SLURM waits for.
+
+    Raises:
+        ValueError: it has none, though `starts` gives it one.
+
+    """
+    if record.start is None:
+        raise ValueError(f"no start: {record}")
+    return record.start
 
 
 NOTHING = NodeRecord()
