@@ -192,6 +192,12 @@ class NodeRecord:
             released_at=0.0,
         )
 
+    def with_service_of(self, before: "NodeRecord") -> "NodeRecord":
+        """Return it with what slurmctld has said of the node's service before."""
+        return replace(
+            self, preempted_at=before.preempted_at, not_responding_at=before.not_responding_at
+        )
+
     @property
     def in_doubt(self) -> bool:
         """Whether anything is tracked of its service."""

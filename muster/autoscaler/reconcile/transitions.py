@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import TypeVar
 
-from muster.autoscaler.reconcile.records import POWERING_UP, VM_MADE, Phase
+from muster.autoscaler.reconcile.records import POWERING_UP, VM_MADE, NodeRecord, Phase
 
 K = TypeVar("K")
 
@@ -156,6 +156,12 @@ def step(phase: Phase, evidence: Evidence, name: str) -> tuple[Phase, Act]:
         raise ValueError(
             f"{name}: no transition from the phase `{phase}` when {evidence}"
         ) from None
+
+
+def advanced(record: NodeRecord, name: str, evidence: Evidence, at: float) -> NodeRecord:
+    """Return a node's record after evidence of a time that needs no action."""
+    phase, _ = step(record.phase, evidence, name)
+    return record.settled(at) if phase is Phase.SETTLED else record.to(phase, at)
 
 
 def first_that_holds(rules: Iterable[tuple[Evidence, Callable[[K], bool]]], known: K) -> Evidence:
