@@ -25,32 +25,31 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
         return replace(tracked, changed=())
     nodes = dict(tracked.nodes)
     inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
-    at = observed.now
     for event in events:
         match event:
             case Inserted() if event.id in inserts:
                 outcome = Outcome(inserts.pop(event.id), event)
                 for name in outcome.insert.names:
-                    nodes[name] = inserted(nodes.get(name, NOTHING), name, outcome, at)
-                _apply_to_breaker(breakers, outcome, at)
+                    nodes[name] = inserted(nodes.get(name, NOTHING), name, outcome)
+                _apply_to_breaker(breakers, outcome)
             case Deleted(vm=vm):
-                nodes[vm.name] = deleted(observed, nodes.get(vm.name, NOTHING), event, at)
+                nodes[vm.name] = deleted(observed, nodes.get(vm.name, NOTHING), event)
             case ProbeResult(name=name, of_report=True):
                 nodes[name] = reported(nodes.get(name, NOTHING), event)
             case ProbeResult(name=name):
-                nodes[name] = probed(observed.timeouts, nodes.get(name, NOTHING), event, at)
+                nodes[name] = probed(observed.timeouts, nodes.get(name, NOTHING), event)
             case Released():
                 for name in event.names:
-                    nodes[name] = replace(nodes.get(name, NOTHING), released_at=at)
+                    nodes[name] = replace(nodes.get(name, NOTHING), released_at=event.at)
                 for name in event.not_released:
-                    nodes[name] = not_released(observed, nodes.get(name, NOTHING), name, at)
+                    nodes[name] = not_released(observed, nodes.get(name, NOTHING), name, event.at)
     changed = tuple(name for name in nodes if nodes[name] is not tracked.nodes.get(name))
     return replace(tracked, nodes=nodes, inserts=inserts, breakers=breakers, changed=changed)
 
 
-def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], outcome: Outcome, at: float) -> None:
+def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], outcome: Outcome) -> None:
     pool = outcome.insert.choice.pool
-    after = breaker_after(breakers.get(pool), outcome, at)
+    after = breaker_after(breakers.get(pool), outcome)
     if after:
         breakers[pool] = after
     else:

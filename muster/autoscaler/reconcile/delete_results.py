@@ -11,9 +11,9 @@ WITHDRAWN = "withdrawn"
 """Code of a deletion that `Withdraw` has ended."""
 
 
-def deleted(observed: ObservedState, record: NodeRecord, event: Deleted, at: float) -> NodeRecord:
+def deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> NodeRecord:
     """Return a node's record after the end of the deletion of a VM of its name."""
-    vm, failure = event.vm, event.failure
+    vm, at, failure = event.vm, event.at, event.failure
     if failure is None:
         gone = put(record.gone, vm.id, at)
         return replace(record, deletions=take(record.deletions, vm.id), gone=gone)

@@ -51,12 +51,13 @@ def overdue(observed: ObservedState, tracked: TrackedState) -> Iterator[Inserted
     told = {event.id for event in observed.events if isinstance(event, Inserted)}
     for insert in tracked.inserts.values():
         if insert.id not in told and observed.now > insert.sent_at + INSERT_S:
-            yield Inserted(insert.id, whole=Failure("timeout", "how it ended was never told"))
+            why = Failure("timeout", "how it ended was never told")
+            yield Inserted(insert.id, whole=why, at=observed.now)
 
 
-def inserted(record: NodeRecord, name: str, outcome: Outcome, at: float) -> NodeRecord:
+def inserted(record: NodeRecord, name: str, outcome: Outcome) -> NodeRecord:
     """Return a node's record after the end of an insert for it."""
-    insert, failure = outcome.insert, outcome.failures.get(name)
+    insert, at, failure = outcome.insert, outcome.event.at, outcome.failures.get(name)
     start = record.start
     own = start is not None and (record.insert, record.insert_for) == (insert.id, start.asked)
     if record.insert == insert.id:
@@ -109,9 +110,9 @@ def _refused(
     return advanced(replace(record, vm=maybe), name, Evidence.UNKNOWN, at)
 
 
-def breaker_after(before: Breaker | None, outcome: Outcome, at: float) -> Breaker | None:
+def breaker_after(before: Breaker | None, outcome: Outcome) -> Breaker | None:
     """Return the circuit breaker of an insert's pool after its end; None: it is closed."""
-    insert, failures = outcome.insert, outcome.failures
+    insert, at, failures = outcome.insert, outcome.event.at, outcome.failures
     shortage = next(filter(is_shortage, failures.values()), None)
     if shortage:
         return circuit_breaker.after_shortage(before, insert.id, shortage.code, at, insert.least)

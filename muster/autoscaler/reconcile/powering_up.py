@@ -64,7 +64,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
     overdue.sort(key=lambda late: late[0])
     places = Places(tracked)
     due = [late for late in overdue if late[1].name not in release and places.take([late[1].zone])]
-    records |= {vm.name: record.to(Phase.STUCK, observed.now) for _, vm, record in due}
+    records |= {vm.name: record.to(Phase.STUCK, observed.nodes_at) for _, vm, record in due}
     probes = [Probe(vm.name, vm.zone, report=True) for _, vm, _ in due]
     more, looked_up = _look_up(observed, tracked, lost, places)
     return Verdicts(records | looked_up, release=release, actions=[*probes, *more])

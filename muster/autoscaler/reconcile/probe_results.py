@@ -15,7 +15,7 @@ def reported(record: NodeRecord, event: ProbeResult) -> NodeRecord:
     return replace(record, start=replace(record.start, report=event.report))
 
 
-def probed(timeouts: Timeouts, record: NodeRecord, event: ProbeResult, at: float) -> NodeRecord:
+def probed(timeouts: Timeouts, record: NodeRecord, event: ProbeResult) -> NodeRecord:
     """Return a node's record after an answer of a zone to the search for its VM."""
     lookup = record.lookup
     if lookup is None or event.zone not in lookup.asked:
@@ -23,22 +23,22 @@ def probed(timeouts: Timeouts, record: NodeRecord, event: ProbeResult, at: float
         return record
     if event.failure:
         # Without an answer nothing is known of that zone: it is asked again, not at once.
-        asked, again = lookup.asked - {event.zone}, at + timeouts.missing_s
+        asked, again = lookup.asked - {event.zone}, event.at + timeouts.missing_s
         return replace(record, lookup=replace(lookup, asked=asked, again=again))
     if record.vm and event.exists:
-        return _exists(record, record.vm, event, at)
+        return _exists(record, record.vm, event)
     if not event.exists or event.status in STOPPED:
         return replace(record, lookup=_without_zone(lookup, event))
-    found = advanced(record, event.name, Evidence.FOUND, at).with_service_of(record)
-    return replace(found, verified_at=at)
+    found = advanced(record, event.name, Evidence.FOUND, event.at).with_service_of(record)
+    return replace(found, verified_at=event.at)
 
 
-def _exists(record: NodeRecord, vm: VmFacts, event: ProbeResult, at: float) -> NodeRecord:
+def _exists(record: NodeRecord, vm: VmFacts, event: ProbeResult) -> NodeRecord:
     """SLURM waits for the node, and a list will have its VM: this one, or the next of its name."""
-    facts = replace(vm, known_at=at, lacking_at=0.0)
+    facts = replace(vm, known_at=event.at, lacking_at=0.0)
     if event.id and facts.id and event.id != facts.id:
         facts = replace(facts, id="", running_at=0.0)
-        record = record.to(Phase.CREATED, at)
+        record = record.to(Phase.CREATED, event.at)
     return replace(record, vm=facts, lookup=None)
 
 

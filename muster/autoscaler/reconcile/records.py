@@ -3,7 +3,8 @@
 All of it may be lost: a daemon that starts without it gets to the same result a little later. What
 must not be lost is in the spool, in slurmctld and in the cloud.
 
-Records never change; a pass replaces them. An interval begins when the daemon learns of it. A
+Records never change; a pass replaces them. What a result says counts from the time at which Google
+or slurmctld said it (`model.Result.at`), what a reading says from when the daemon learns of it. A
 deadline is over when a reading that was asked for after it shows nothing better; a list may be up
 to `missing_s` older than its question.
 """
@@ -144,7 +145,7 @@ class NodeRecord:
 
     phase: Phase = Phase.SETTLED
     since: float = 0
-    """When the outside world said what began this phase."""
+    """When the outside world said what began this phase, or when the release was decided."""
     start: Start | None = None
     """While SLURM waits for it."""
     insert: str = ""

@@ -35,5 +35,5 @@ def released(observed: ObservedState, record: NodeRecord, name: str) -> NodeReco
         record = replace(record.without_vm(), start=None)
     # By a new reading, not by the clock: slurmctld may be slow to apply an update.
     if record.released_at and observed.nodes_at > record.released_at + SHOWN_S:
-        return not_released(observed, record, name, observed.now)
+        return not_released(observed, record, name, observed.nodes_at)
     return record

@@ -32,13 +32,13 @@ def with_start(
     else:
         start, known = again, False
     # What an insert has said since the last request belongs to that one.
-    record = replace(record.settled(observed.now), start=start)
+    record = replace(record.settled(start.asked), start=start)
     if known:
-        return advanced(record, name, Evidence.ASKED, observed.now)
+        return advanced(record, name, Evidence.ASKED, start.asked)
     # An earlier daemon, or an earlier start, may have made the VM in a zone that would not be
     # chosen now, and one list that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
-    return advanced(maybe, name, Evidence.ASKED_BEFORE, observed.now)
+    return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
 
 
 def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:

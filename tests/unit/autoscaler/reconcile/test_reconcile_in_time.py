@@ -328,7 +328,7 @@ class ReleasedUnread(Planted):
 
         def release() -> None:
             self.slurm.release_nodes(action.names, self.now)
-            self.inbox.put(Released(action, action.names))
+            self.tell(Released(action, action.names))
 
         self.world.at(when, release)
 
