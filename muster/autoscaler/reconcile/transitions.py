@@ -9,7 +9,7 @@ present) the node stays in its phase and is judged again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
+from enum import StrEnum, unique
 from typing import TypeVar
 
 from muster.autoscaler.reconcile.records import POWERING_UP, VM_MADE, NodeRecord, Phase
@@ -17,6 +17,7 @@ from muster.autoscaler.reconcile.records import POWERING_UP, VM_MADE, NodeRecord
 K = TypeVar("K")
 
 
+@unique
 class Evidence(StrEnum):
     """What the newest readings and results say of a node, in the order of precedence."""
 
@@ -63,8 +64,8 @@ class Evidence(StrEnum):
     NOT_RESPONDING = "slurmd has not answered for 10 minutes"
     TAKEN_BACK = "it said that Google takes its VM back, and a newer list lacks the VM"
     LISTED_STOPPED = "a list has its VM as stopped"
-    LISTED_NOWHERE_LONG = "lists lack its VM for 20 s"
-    LISTED_NOWHERE = "lists lack its VM"
+    LISTED_NOWHERE_LONG = "no list has its VM for 20 s"
+    LISTED_NOWHERE = "no list has its VM"
     FOUND = "its VM runs, read by name"
     WORKING = "its VM runs, or is stopping"
     OLD_LIST = "what the newest list says against it may be older than what is known"
