@@ -6,7 +6,7 @@ A list may be old, and of an earlier VM: what it says against a node is verified
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.in_service_rules import RULES, Known
+from muster.autoscaler.reconcile.in_service_rules import evidence_of
 from muster.autoscaler.reconcile.model import RUNNING, Node, Power, Probe, Vm
 from muster.autoscaler.reconcile.node_reasons import (
     given_up_why,
@@ -23,7 +23,7 @@ from muster.autoscaler.reconcile.records import (
     Phase,
     TrackedState,
 )
-from muster.autoscaler.reconcile.transitions import Act, Evidence, first_that_holds, step
+from muster.autoscaler.reconcile.transitions import Act, Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 from muster.autoscaler.reconcile.vms import vm_of
 
@@ -54,11 +54,10 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
             # Nearly all of thousands of nodes: the quick way.
             continue
         record = _noted(observed, before, node)
-        known = Known(observed, tracked.zones, record, node, vm)
-        evidence = first_that_holds(RULES, known)
+        evidence = evidence_of(observed, tracked.zones, record, node, vm)
         phase, act = step(record.phase, evidence, name)
         if act is Act.RELEASE:
-            release[name] = Release(evidence, _reason(known, evidence))
+            release[name] = Release(evidence, _reason(observed, evidence, record, node, vm))
         else:
             record = _in(phase, observed, record)
             if act is Act.LOOK_UP:
@@ -118,8 +117,9 @@ def _probes(
     return probes, records
 
 
-def _reason(known: Known, evidence: Evidence) -> str:
-    observed, _, record, node, vm = known
+def _reason(
+    observed: ObservedState, evidence: Evidence, record: NodeRecord, node: Node, vm: Vm | None
+) -> str:
     its_vm = f"its VM in {vm.zone}" if vm else "its VM"
     match evidence:
         case Evidence.GIVEN_UP:

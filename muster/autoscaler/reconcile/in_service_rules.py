@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from muster.autoscaler.reconcile.model import STOPPED, Node, Vm
-from muster.autoscaler.reconcile.node_reasons import is_given_up, is_not_responding
+from muster.autoscaler.reconcile.node_reasons import is_given_up
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import Lookup, NodeRecord
-from muster.autoscaler.reconcile.transitions import Evidence
+from muster.autoscaler.reconcile.transitions import Evidence, first_that_holds
 
 
 class Known(NamedTuple):
@@ -22,14 +22,22 @@ class Known(NamedTuple):
     record: NodeRecord
     node: Node
     vm: Vm | None
+    in_doubt: bool
+    """Whether the newest list has its VM as stopped or lacks it, and is new enough to say that."""
 
 
-def _is_lacking(known: Known) -> bool:
-    """Whether the newest list lacks its VM, and is from after it was in service."""
-    observed, record = known.observed, known.record
-    if known.vm is not None or observed.vms_at <= record.verified_at:
-        return False
-    return observed.vms_at >= observed.nodes_at - observed.timeouts.missing_s
+def evidence_of(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord, node: Node, vm: Vm | None
+) -> Evidence:
+    """Return what the readings show of a node."""
+    in_doubt = False
+    if observed.vms_at > record.verified_at:
+        if vm is not None:
+            in_doubt = vm.status in STOPPED
+        else:
+            # The list may be from before the node was in service.
+            in_doubt = observed.vms_at >= observed.nodes_at - observed.timeouts.missing_s
+    return first_that_holds(RULES, Known(observed, zones, record, node, vm, in_doubt))
 
 
 def _is_searched(known: Known, lookup: Lookup) -> bool:
@@ -48,7 +56,7 @@ def _is_searched(known: Known, lookup: Lookup) -> bool:
 
 def _is_given_up(known: Known) -> bool:
     node = known.node
-    return node.down and not is_not_responding(node) and is_given_up(node)
+    return node.down and not known.record.not_responding_at and is_given_up(node)
 
 
 def _has_outdated_vm(known: Known) -> bool:
@@ -67,57 +75,52 @@ def _has_outdated_vm(known: Known) -> bool:
 
 def _is_kept(known: Known) -> bool:
     node = known.node
-    held = node.drained or (node.down and not is_not_responding(node))
+    held = node.drained or (node.down and not known.record.not_responding_at)
     return held and not node.busy
 
 
 def _is_absent(known: Known) -> bool:
     lookup = known.record.lookup
-    if lookup is None or lookup.stopped or not _is_in_doubt(known):
+    if lookup is None or lookup.stopped or not known.in_doubt:
         return False
     return _is_searched(known, lookup)
 
 
 def _is_shut_down(known: Known) -> bool:
     lookup = known.record.lookup
-    if lookup is None or not lookup.stopped or not _is_in_doubt(known):
+    if lookup is None or not lookup.stopped or not known.in_doubt:
         return False
     return known.record.not_responding_at > 0 or _is_searched(known, lookup)
-
-
-def _is_in_doubt(known: Known) -> bool:
-    return _is_listed_stopped(known) or _is_lacking(known)
 
 
 def _has_not_responded(known: Known) -> bool:
     """Whether its VM runs or not: SLURM has ended its jobs."""
     since = known.record.not_responding_at
-    not_responding_s = known.observed.timeouts.not_responding_s
-    return since > 0 and known.observed.nodes_at >= since + not_responding_s
+    if not since:
+        return False
+    return known.observed.nodes_at >= since + known.observed.timeouts.not_responding_s
 
 
 def _is_taken_back(known: Known) -> bool:
+    if not known.in_doubt or known.vm is not None:
+        return False
     # The node itself reported this; a list from before may be older than the VM.
-    since = known.record.preempted_at
-    return 0 < since < known.observed.vms_at and _is_lacking(known)
+    return 0 < known.record.preempted_at < known.observed.vms_at
 
 
 def _is_listed_stopped(known: Known) -> bool:
-    vm = known.vm
-    if vm is None or vm.status not in STOPPED:
-        return False
-    return known.observed.vms_at > known.record.verified_at
+    return known.in_doubt and known.vm is not None
 
 
 def _is_lacking_long(known: Known) -> bool:
     lookup = known.record.lookup
-    if lookup is None or not _is_lacking_now(known):
+    if lookup is None or not _is_lacking(known):
         return False
     return known.observed.vms_at >= lookup.since + known.observed.timeouts.missing_s
 
 
-def _is_lacking_now(known: Known) -> bool:
-    return not known.record.preempted_at and _is_lacking(known)
+def _is_lacking(known: Known) -> bool:
+    return known.in_doubt and known.vm is None and not known.record.preempted_at
 
 
 def _is_working(known: Known) -> bool:
@@ -138,7 +141,7 @@ RULES: tuple[tuple[Evidence, Callable[[Known], bool]], ...] = (
     (Evidence.TAKEN_BACK, _is_taken_back),
     (Evidence.LISTED_STOPPED, _is_listed_stopped),
     (Evidence.LISTED_NOWHERE_LONG, _is_lacking_long),
-    (Evidence.LISTED_NOWHERE, _is_lacking_now),
+    (Evidence.LISTED_NOWHERE, _is_lacking),
     (Evidence.WORKING, _is_working),
     (Evidence.OLD_LIST, _is_any),
 )

@@ -10,13 +10,7 @@ from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import LEAVING, NOT_UP, RUNNING, STOPPED, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
-from muster.autoscaler.reconcile.powering_up_rules import (
-    RULES,
-    Known,
-    all_listed,
-    ran,
-    zones_of,
-)
+from muster.autoscaler.reconcile.powering_up_rules import all_listed, evidence_of, ran, zones_of
 from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
     POWERING_UP,
@@ -29,9 +23,12 @@ from muster.autoscaler.reconcile.records import (
     started,
 )
 from muster.autoscaler.reconcile.retry_policy import sentence
-from muster.autoscaler.reconcile.transitions import Act, Evidence, first_that_holds, step
+from muster.autoscaler.reconcile.transitions import Act, Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 from muster.autoscaler.reconcile.vms import left_over, vm_of
+
+TRACKED_ONLY = (Act.NOTHING, Act.DELETE)
+"""What changes no more than the record here: `garbage_collect` deletes."""
 
 
 def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdicts:
@@ -46,18 +43,18 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
             continue
         vm = _current(observed, before, vm_of(observed, before, name))
         record = _noted(observed, tracked.zones, before, vm)
-        evidence = first_that_holds(RULES, Known(observed, tracked.zones, record, vm))
+        evidence = evidence_of(observed, tracked.zones, record, vm)
         phase, act = step(record.phase, evidence, name)
-        if act is Act.RELEASE:
-            release[name] = Release(evidence, _reason(observed.timeouts, evidence, record, vm))
-        elif act is Act.READ_REPORT and vm and record.vm:
-            overdue.append((record.vm.running_at, vm, record))
-        elif act is Act.LOOK_UP:
-            lost[name] = record
-        else:
+        if act in TRACKED_ONLY:
             record = record.to(phase, observed.vms_at)
             if phase is Phase.WAITING:
                 record = record.without_vm()
+        elif act is Act.RELEASE:
+            release[name] = Release(evidence, _reason(observed.timeouts, evidence, record, vm))
+        elif act is Act.LOOK_UP:
+            lost[name] = record
+        elif vm and record.vm:
+            overdue.append((record.vm.running_at, vm, record))
         if record is not before:
             records[name] = record
     # Those whose time was over first come first; the others are released without a report.

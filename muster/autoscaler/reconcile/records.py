@@ -51,7 +51,7 @@ class Phase(StrEnum):
 
 POWERING_UP = frozenset({Phase.WAITING, Phase.INSERTING, Phase.CREATED, Phase.BOOTING, Phase.STUCK})
 """SLURM waits for the node."""
-VM_MADE = frozenset({Phase.CREATED, Phase.BOOTING, Phase.STUCK})
+VM_MADE = (Phase.CREATED, Phase.BOOTING, Phase.STUCK)
 """Its VM is made, or may be."""
 
 

@@ -83,7 +83,6 @@ class Act(StrEnum):
 
 
 _ANY_START = tuple(phase for phase in Phase if phase in POWERING_UP)
-_VM_MADE = tuple(phase for phase in Phase if phase in VM_MADE)
 _UP = (Phase.SETTLED, Phase.VERIFYING)
 _ANY = tuple(Phase)
 
@@ -97,26 +96,26 @@ ROWS: tuple[Row, ...] = (
     ((Phase.RELEASED,), Evidence.RELEASE_NOT_SHOWN, Phase.SETTLED, Act.NOTHING),
     ((Phase.RELEASED,), Evidence.STILL_ASKED, Phase.CREATED, Act.NOTHING),
     ((Phase.WAITING, Phase.INSERTING), Evidence.INSERTED, Phase.CREATED, Act.NOTHING),
-    ((*_VM_MADE, Phase.RELEASED), Evidence.INSERTED, None, Act.NOTHING),
+    ((*VM_MADE, Phase.RELEASED), Evidence.INSERTED, None, Act.NOTHING),
     ((Phase.INSERTING,), Evidence.REFUSED, Phase.WAITING, Act.NOTHING),
-    ((Phase.WAITING, *_VM_MADE, Phase.RELEASED), Evidence.REFUSED, None, Act.NOTHING),
+    ((Phase.WAITING, *VM_MADE, Phase.RELEASED), Evidence.REFUSED, None, Act.NOTHING),
     ((Phase.WAITING, Phase.INSERTING), Evidence.UNKNOWN, Phase.CREATED, Act.NOTHING),
-    ((*_VM_MADE, Phase.RELEASED), Evidence.UNKNOWN, None, Act.NOTHING),
+    ((*VM_MADE, Phase.RELEASED), Evidence.UNKNOWN, None, Act.NOTHING),
     (_ANY_START, Evidence.FAILED, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.OVERDUE, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
-    (_VM_MADE, Evidence.LACKING, None, Act.NOTHING),
+    (VM_MADE, Evidence.LACKING, None, Act.NOTHING),
     (_ANY_START, Evidence.STOPPED, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.NO_RUNNING_VM, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
-    (_VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
-    (_VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
+    (VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
+    (VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
     (_ANY_START, Evidence.NO_VM, Phase.WAITING, Act.NOTHING),
     ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
     ((Phase.BOOTING,), Evidence.BOOT_OVERDUE, Phase.STUCK, Act.READ_REPORT),
     ((Phase.STUCK,), Evidence.BOOT_OVERDUE, None, Act.NOTHING),
     (_ANY_START, Evidence.RUNNING, Phase.BOOTING, Act.NOTHING),
-    ((Phase.WAITING, *_VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
+    ((Phase.WAITING, *VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
     (_ANY_START, Evidence.COMING, Phase.CREATED, Act.NOTHING),
     ((Phase.WAITING,), Evidence.ROOM, Phase.INSERTING, Act.INSERT),
     ((Phase.WAITING,), Evidence.NO_TEMPLATE, Phase.RELEASED, Act.RELEASE),
@@ -166,8 +165,16 @@ def advanced(record: NodeRecord, name: str, evidence: Evidence, at: float) -> No
 
 
 def first_that_holds(rules: Iterable[tuple[Evidence, Callable[[K], bool]]], known: K) -> Evidence:
-    """Return the evidence of the first condition that holds; that of one always does."""
-    return next(evidence for evidence, holds in rules if holds(known))
+    """Return the evidence of the first condition that holds.
+
+    Raises:
+        ValueError: none does, though the last one always should.
+
+    """
+    for evidence, holds in rules:
+        if holds(known):
+            return evidence
+    raise ValueError(f"no evidence: {known}")
 
 
 def table() -> Iterator[tuple[str, str, str, str]]:

@@ -30,7 +30,7 @@ def test_all_evidence_leads_somewhere():
 def test_of_several_things_the_first_one_in_the_table_counts():
     order = list(Evidence)
     assert list(dict.fromkeys(evidence for _, evidence, _, _ in ROWS)) == order
-    for rules in (powering_up_rules.RULES, in_service_rules.RULES):
+    for rules in (powering_up_rules.LISTED, powering_up_rules.UNLISTED, in_service_rules.RULES):
         places = [order.index(evidence) for evidence, _ in rules]
         assert places == sorted(set(places))
 
