@@ -35,7 +35,6 @@ from muster.autoscaler.readers import (
     Slurm,
     SlurmReader,
 )
-from muster.autoscaler.reconcile.apply_results import apply_results
 from muster.autoscaler.reconcile.model import (
     Action,
     Close,
@@ -50,7 +49,7 @@ from muster.autoscaler.reconcile.model import (
     Withdraw,
 )
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
-from muster.autoscaler.reconcile.reconcile import reconcile
+from muster.autoscaler.reconcile.reconcile import reconcile, track
 from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.slurm.spool import SpoolError
 from muster.autoscaler.systemd import ALIVE, READY, notify
@@ -222,7 +221,7 @@ class Daemon:
             self._due_at = now
         if self._blind(now):
             self._begin_pass(now)
-            self.tracked = apply_results(self.observed, self.tracked)
+            self.tracked = track(self.observed, self.tracked)
             self.observe(self.observed, self.tracked, ())
         elif now >= self._due_at:
             self._begin_pass(now)

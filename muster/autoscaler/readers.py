@@ -161,7 +161,7 @@ class SlurmReader:
         for decided, action in releases:
             if now > decided + RELEASE_S:
                 why = f"slurmctld has not done it within {RELEASE_S:.0f} s; look at slurmctld"
-                self._inbox.put(Released(action, failure=why))
+                self._inbox.put(Released(action, failure=why, at=now))
             else:
                 self._releases.put((decided, action))
 
@@ -228,7 +228,7 @@ class SlurmReader:
             self._failures.failed("nodes", str(error), "released")
             return False
         self._failures.works("nodes")
-        self._inbox.put(Released(action, names))
+        self._inbox.put(Released(action, names, at=self._clock.monotonic()))
         # The next reading shows it.
         self.due.set()
         return True

@@ -1,6 +1,6 @@
 """Settings of hypothesis, and totals of the autoscaler's randomized fault-injection tests.
 
-A session of all lots fails if a kind of fault occurred too rarely: it proves nothing about it.
+A session of all shards fails if a kind of fault occurred too rarely: it proves nothing about it.
 """
 
 from collections import Counter
@@ -15,26 +15,26 @@ settings.register_profile("muster", deadline=None)
 settings.load_profile("muster")
 
 LEAST = 20
-"""How often each kind of fault occurs in all lots together, at least."""
+"""How often each kind of fault occurs in all shards together, at least."""
 
 
 class FaultTotals:
-    """Sums over the lots of one test that were run."""
+    """Sums over the shards of one test that were run."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.seed = self.lots = self.lots_run = 0
+        self.seed = self.shards = self.shards_run = 0
 
-    def add(self, lot: Mapping[str, Any]) -> None:
-        """Add what a lot has recorded."""
-        self.counts.update(lot["faults"])
-        self.seed, self.lots = lot["seed"], lot["lots"]
-        self.lots_run += 1
+    def add(self, shard: Mapping[str, Any]) -> None:
+        """Add what a shard has recorded."""
+        self.counts.update(shard["faults"])
+        self.seed, self.shards = shard["seed"], shard["shards"]
+        self.shards_run += 1
 
     @property
     def rare(self) -> list[str]:
-        """The faults that were too rare; [] if not all lots were run."""
-        if self.lots_run < self.lots:
+        """The faults that were too rare; [] if not all shards were run."""
+        if self.shards_run < self.shards:
             return []
         return sorted(name for name, count in self.counts.items() if count < LEAST)
 
@@ -43,9 +43,9 @@ def _totals(reporter: pytest.TerminalReporter) -> dict[str, FaultTotals]:
     # Reports have the properties of all processes of pytest-xdist.
     totals: dict[str, FaultTotals] = {}
     for report in reporter.getreports("passed") + reporter.getreports("failed"):
-        lot = dict(report.user_properties)
-        if report.when == "call" and "fault_runs" in lot:
-            totals.setdefault(lot["fault_runs"], FaultTotals()).add(lot)
+        shard = dict(report.user_properties)
+        if report.when == "call" and "fault_runs" in shard:
+            totals.setdefault(shard["fault_runs"], FaultTotals()).add(shard)
     return totals
 
 
@@ -64,7 +64,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(", ".join(f"{name}: {count}" for name, count in counts))
         if total.rare:
             terminalreporter.line(
-                f"error: fewer than {LEAST} times in all {total.lots} lots: "
+                f"error: fewer than {LEAST} times in all {total.shards} shards: "
                 f"{', '.join(total.rare)}; the run proves nothing about it",
                 red=True,
             )

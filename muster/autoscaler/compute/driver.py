@@ -284,4 +284,4 @@ class Google:
 
     def _say(self, event: Event) -> None:
         if not self._stop.is_set():
-            self._tell(event)
+            self._tell(replace(event, at=self._clock.monotonic()))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from muster.autoscaler.reconcile.apply_results import DELETION_S
+from muster.autoscaler.reconcile.expire import DELETION_S
 from muster.autoscaler.reconcile.model import (
     LEAVING,
     NOT_UP,

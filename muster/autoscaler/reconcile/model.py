@@ -333,7 +333,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Inserted:
+class Result:
+    """What is common to the results of all actions."""
+
+    at: float = field(default=0, kw_only=True, compare=False)
+    """When Google or slurmctld said so; a reading that was asked for after this time is newer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted(Result):
     """An Insert has ended. A name without a failure has its VM (or had it already)."""
 
     id: str
@@ -344,7 +352,7 @@ class Inserted:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Result):
     """A Delete has ended. Without a failure the VM is gone (or was gone before)."""
 
     vm: Vm
@@ -352,7 +360,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Result):
     """A Probe's answer."""
 
     name: str
@@ -371,7 +379,7 @@ class ProbeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class Released(Result):
     """A ReleaseNodes has ended."""
 
     action: ReleaseNodes

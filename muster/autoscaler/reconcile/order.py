@@ -10,8 +10,7 @@ from itertools import chain, groupby
 from muster.autoscaler.reconcile.allocate import NodeGroup
 from muster.autoscaler.reconcile.model import NOT_UP, CapacityPool, NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.powering_up import started
-from muster.autoscaler.reconcile.records import Phase, TrackedState
+from muster.autoscaler.reconcile.records import Phase, TrackedState, started
 from muster.autoscaler.reconcile.vms import left_over, vm_of
 
 REQUEST_S = 1.0

@@ -22,8 +22,7 @@ from muster.autoscaler.reconcile.circuit_breaker import Breaker
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Insert, NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.order import due_nodes, queued, without_unready_jobs
-from muster.autoscaler.reconcile.powering_up import started
-from muster.autoscaler.reconcile.records import NodeRecord, TrackedState
+from muster.autoscaler.reconcile.records import NodeRecord, TrackedState, started
 from muster.autoscaler.reconcile.release import with_jobs
 from muster.autoscaler.reconcile.transitions import Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts

@@ -17,6 +17,7 @@ slurmctld shows that its node is not in service any more.
 """
 
 from muster.autoscaler.reconcile import release
+from muster.autoscaler.reconcile.apply_readings import apply_readings
 from muster.autoscaler.reconcile.apply_results import apply_results
 from muster.autoscaler.reconcile.garbage_collect import collect_garbage
 from muster.autoscaler.reconcile.in_service import check_in_service
@@ -31,9 +32,14 @@ from muster.autoscaler.reconcile.verdicts import Release
 PARTS = (check_powering_up, check_in_service, provision, collect_garbage)
 
 
+def track(observed: ObservedState, tracked: TrackedState) -> TrackedState:
+    """Return the tracked state after what was read and heard since the last pass."""
+    return apply_readings(observed, apply_results(observed, tracked))
+
+
 def reconcile(observed: ObservedState, tracked: TrackedState) -> tuple[list[Action], TrackedState]:
     """Return the actions, in the order to do them, and the tracked state after them."""
-    after = apply_results(observed, tracked)
+    after = track(observed, tracked)
     released: dict[str, Release] = {}
     actions: list[Action] = []
     for part in PARTS:

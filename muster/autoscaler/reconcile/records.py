@@ -3,7 +3,8 @@
 All of it may be lost: a daemon that starts without it gets to the same result a little later. What
 must not be lost is in the spool, in slurmctld and in the cloud.
 
-Records never change; a pass replaces them. An interval begins when the daemon learns of it. A
+Records never change; a pass replaces them. What a result says counts from the time at which Google
+or slurmctld said it (`model.Result.at`), what a reading says from when the daemon learns of it. A
 deadline is over when a reading that was asked for after it shows nothing better; a list may be up
 to `missing_s` older than its question.
 """
@@ -50,6 +51,8 @@ class Phase(StrEnum):
 
 POWERING_UP = frozenset({Phase.WAITING, Phase.INSERTING, Phase.CREATED, Phase.BOOTING, Phase.STUCK})
 """SLURM waits for the node."""
+VM_MADE = (Phase.CREATED, Phase.BOOTING, Phase.STUCK)
+"""Its VM is made, or may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class NodeRecord:
 
     phase: Phase = Phase.SETTLED
     since: float = 0
-    """When the outside world said what began this phase."""
+    """When the outside world said what began this phase, or when the release was decided."""
     start: Start | None = None
     """While SLURM waits for it."""
     insert: str = ""
@@ -190,6 +193,12 @@ class NodeRecord:
             released_at=0.0,
         )
 
+    def with_service_of(self, before: "NodeRecord") -> "NodeRecord":
+        """Return it with what slurmctld has said of the node's service before."""
+        return replace(
+            self, preempted_at=before.preempted_at, not_responding_at=before.not_responding_at
+        )
+
     @property
     def in_doubt(self) -> bool:
         """Whether anything is tracked of its service."""
@@ -207,6 +216,18 @@ class NodeRecord:
             or self.unknown_at
             or self.in_doubt
         )
+
+
+def started(record: NodeRecord) -> Start:
+    """Return the start of a node that SLURM waits for.
+
+    Raises:
+        ValueError: it has none, though `starts` gives it one.
+
+    """
+    if record.start is None:
+        raise ValueError(f"no start: {record}")
+    return record.start
 
 
 NOTHING = NodeRecord()

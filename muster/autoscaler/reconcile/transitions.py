@@ -1,19 +1,25 @@
 """What becomes of a node: the table from (phase, evidence) to (phase, action); data only.
 
-docs/autoscaler.md has it. `powering_up`, `in_service` and `apply_results` find the evidence, and
-`provision` finds room. VMs have no phases: which of them are deleted depends on their nodes alone
-(`garbage_collect`). Where an action is not possible now (slurmctld does not answer, too many
-probes are under way, no pool has room at present) the node stays in its phase and is judged again.
+docs/autoscaler.md has it. The order is that of precedence: of several things that the readings show
+of a node the first one in the table counts. `powering_up_rules` and `in_service_rules` have the
+condition of each; `apply_results` has what results say, and `provision` finds room. VMs have no
+phases: which of them are deleted depends on their nodes alone (`garbage_collect`). Where an action
+is not possible now (slurmctld does not answer, too many probes are under way, no pool has room at
+present) the node stays in its phase and is judged again.
 """
 
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum, unique
+from typing import TypeVar
 
-from muster.autoscaler.reconcile.records import POWERING_UP, Phase
+from muster.autoscaler.reconcile.records import POWERING_UP, VM_MADE, NodeRecord, Phase
+
+K = TypeVar("K")
 
 
+@unique
 class Evidence(StrEnum):
-    """What the newest readings and results say of a node: of several mostly the first one here."""
+    """What the newest readings and results say of a node, in the order of precedence."""
 
     # SLURM
     ASKED = "SLURM asks for it"
@@ -42,8 +48,8 @@ class Evidence(StrEnum):
     BOOT_ENDED = "its VM has reported why the boot takes too long, or nothing for 20 s"
     BOOT_OVERDUE = "its VM has run for 0.4 of ResumeTimeout"
     RUNNING = "its VM runs"
-    COMING = "its VM does not run yet"
     LEAVING = "its VM is stopping"
+    COMING = "its VM does not run yet"
     ROOM = "a capacity pool has room for it"
     NO_TEMPLATE = "its set is not in the controller's metadata"
     NO_PLACE = "no choice of its set has room for it"
@@ -53,15 +59,16 @@ class Evidence(StrEnum):
     GIVEN_UP = "SLURM or Muster has taken it down, and nobody brings it up"
     OUTDATED = "SLURM drained it, as its VM has a machine type that its set had before"
     KEPT = "it is down or drained, for somebody to look at"
-    TAKEN_BACK = "it said that Google takes its VM back, and a newer list lacks the VM"
     ABSENT = "no zone has its VM, read by name"
     SHUT_DOWN = "its VM has stopped, read by name"
-    LISTED_STOPPED = "a list has its VM as stopped"
-    LISTED_NOWHERE_LONG = "lists lack its VM for 20 s"
-    LISTED_NOWHERE = "lists lack its VM"
     NOT_RESPONDING = "slurmd has not answered for 10 minutes"
+    TAKEN_BACK = "it said that Google takes its VM back, and a newer list lacks the VM"
+    LISTED_STOPPED = "a list has its VM as stopped"
+    LISTED_NOWHERE_LONG = "no list has its VM for 20 s"
+    LISTED_NOWHERE = "no list has its VM"
     FOUND = "its VM runs, read by name"
     WORKING = "its VM runs, or is stopping"
+    OLD_LIST = "what the newest list says against it may be older than what is known"
 
 
 class Act(StrEnum):
@@ -76,8 +83,6 @@ class Act(StrEnum):
 
 
 _ANY_START = tuple(phase for phase in Phase if phase in POWERING_UP)
-_VM_MADE = (Phase.CREATED, Phase.BOOTING, Phase.STUCK)
-"""Phases in which a VM is made, or may be."""
 _UP = (Phase.SETTLED, Phase.VERIFYING)
 _ANY = tuple(Phase)
 
@@ -91,27 +96,27 @@ ROWS: tuple[Row, ...] = (
     ((Phase.RELEASED,), Evidence.RELEASE_NOT_SHOWN, Phase.SETTLED, Act.NOTHING),
     ((Phase.RELEASED,), Evidence.STILL_ASKED, Phase.CREATED, Act.NOTHING),
     ((Phase.WAITING, Phase.INSERTING), Evidence.INSERTED, Phase.CREATED, Act.NOTHING),
-    ((*_VM_MADE, Phase.RELEASED), Evidence.INSERTED, None, Act.NOTHING),
+    ((*VM_MADE, Phase.RELEASED), Evidence.INSERTED, None, Act.NOTHING),
     ((Phase.INSERTING,), Evidence.REFUSED, Phase.WAITING, Act.NOTHING),
-    ((Phase.WAITING, *_VM_MADE, Phase.RELEASED), Evidence.REFUSED, None, Act.NOTHING),
+    ((Phase.WAITING, *VM_MADE, Phase.RELEASED), Evidence.REFUSED, None, Act.NOTHING),
     ((Phase.WAITING, Phase.INSERTING), Evidence.UNKNOWN, Phase.CREATED, Act.NOTHING),
-    ((*_VM_MADE, Phase.RELEASED), Evidence.UNKNOWN, None, Act.NOTHING),
+    ((*VM_MADE, Phase.RELEASED), Evidence.UNKNOWN, None, Act.NOTHING),
     (_ANY_START, Evidence.FAILED, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.OVERDUE, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
-    (_VM_MADE, Evidence.LACKING, None, Act.NOTHING),
+    (VM_MADE, Evidence.LACKING, None, Act.NOTHING),
     (_ANY_START, Evidence.STOPPED, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.NO_RUNNING_VM, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
-    (_VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
-    (_VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
+    (VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
+    (VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
     (_ANY_START, Evidence.NO_VM, Phase.WAITING, Act.NOTHING),
     ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
     ((Phase.BOOTING,), Evidence.BOOT_OVERDUE, Phase.STUCK, Act.READ_REPORT),
     ((Phase.STUCK,), Evidence.BOOT_OVERDUE, None, Act.NOTHING),
     (_ANY_START, Evidence.RUNNING, Phase.BOOTING, Act.NOTHING),
+    ((Phase.WAITING, *VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
     (_ANY_START, Evidence.COMING, Phase.CREATED, Act.NOTHING),
-    ((Phase.WAITING, *_VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
     ((Phase.WAITING,), Evidence.ROOM, Phase.INSERTING, Act.INSERT),
     ((Phase.WAITING,), Evidence.NO_TEMPLATE, Phase.RELEASED, Act.RELEASE),
     ((Phase.WAITING,), Evidence.NO_PLACE, Phase.RELEASED, Act.RELEASE),
@@ -119,15 +124,16 @@ ROWS: tuple[Row, ...] = (
     (_UP, Evidence.GIVEN_UP, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.OUTDATED, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.KEPT, Phase.SETTLED, Act.NOTHING),
-    (_UP, Evidence.TAKEN_BACK, Phase.VERIFYING, Act.LOOK_UP),
     ((Phase.VERIFYING,), Evidence.ABSENT, Phase.RELEASED, Act.RELEASE),
     ((Phase.VERIFYING,), Evidence.SHUT_DOWN, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.NOT_RESPONDING, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.TAKEN_BACK, Phase.VERIFYING, Act.LOOK_UP),
     (_UP, Evidence.LISTED_STOPPED, Phase.VERIFYING, Act.LOOK_UP),
     (_UP, Evidence.LISTED_NOWHERE_LONG, Phase.VERIFYING, Act.LOOK_UP),
     (_UP, Evidence.LISTED_NOWHERE, Phase.VERIFYING, Act.NOTHING),
-    (_UP, Evidence.NOT_RESPONDING, Phase.RELEASED, Act.RELEASE),
     ((Phase.VERIFYING,), Evidence.FOUND, Phase.SETTLED, Act.NOTHING),
     (_UP, Evidence.WORKING, Phase.SETTLED, Act.NOTHING),
+    (_UP, Evidence.OLD_LIST, None, Act.NOTHING),
 )
 
 _STEPS = {
@@ -150,6 +156,25 @@ def step(phase: Phase, evidence: Evidence, name: str) -> tuple[Phase, Act]:
         raise ValueError(
             f"{name}: no transition from the phase `{phase}` when {evidence}"
         ) from None
+
+
+def advanced(record: NodeRecord, name: str, evidence: Evidence, at: float) -> NodeRecord:
+    """Return a node's record after evidence of a time that needs no action."""
+    phase, _ = step(record.phase, evidence, name)
+    return record.settled(at) if phase is Phase.SETTLED else record.to(phase, at)
+
+
+def first_that_holds(rules: Iterable[tuple[Evidence, Callable[[K], bool]]], known: K) -> Evidence:
+    """Return the evidence of the first condition that holds.
+
+    Raises:
+        ValueError: none does, though the last one always should.
+
+    """
+    for evidence, holds in rules:
+        if holds(known):
+            return evidence
+    raise ValueError(f"no evidence: {known}")
 
 
 def table() -> Iterator[tuple[str, str, str, str]]:

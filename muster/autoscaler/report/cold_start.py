@@ -26,7 +26,7 @@ class ColdStarts:
         self._times: dict[str, list[float]] = {}
         """Node -> when it was asked for, made and running, as far as it is."""
 
-    def moved(self, name: str, stage: Stage, now: float, asked: float) -> dict[str, float] | None:
+    def reached(self, name: str, stage: Stage, now: float, asked: float) -> dict[str, float] | None:
         """Take a node's new stage; return the seconds of each phase when it is in service.
 
         A node that was not seen from its beginning has none: a phase would be too long or short.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from muster.autoscaler.reconcile.in_service import NOT_RESPONDING
 from muster.autoscaler.reconcile.model import CapacityPool, Node, Power, Vm
+from muster.autoscaler.reconcile.node_reasons import NOT_RESPONDING
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NOTHING, NodeRecord, Phase, TrackedState
 from muster.autoscaler.reconcile.retry_policy import sentence

@@ -226,7 +226,7 @@ class Observer:
             request, jobs = "", ()
         for_s = max(0.0, since - row.since)
         self._rows[name] = row = Row(view, since, jobs, request)
-        phases = self._cold.moved(name, view.stage, observed.now, asked) or {}
+        phases = self._cold.reached(name, view.stage, observed.now, asked) or {}
         self.metrics.started(phases)
         self._count(observed, name, before, -1)
         self._count(observed, name, view.stage, 1)

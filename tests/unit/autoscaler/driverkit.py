@@ -169,12 +169,12 @@ class DriverHarness:
         before = self.cloud.server.cloud.middleware
         part = f"/zones/{zone}/"
 
-        def silent(handle: Handle, request: Request) -> Reply | Deferred:
+        def unanswered(handle: Handle, request: Request) -> Reply | Deferred:
             if part in request.path or part.encode() in request.content:
                 return Deferred(lambda: Reply(b""))
             return before(handle, request)
 
-        self.cloud.server.cloud.middleware = silent
+        self.cloud.server.cloud.middleware = unanswered
 
     def inserts(self) -> list[float]:
         """When calls that create VMs reach the cloud, from now on, by the driver's clock."""

@@ -210,30 +210,30 @@ class FaultRun:
 
     def _machines(self, now: float) -> None:
         """Apply what happened to VMs."""
-        while not self.cloud.moved.empty():
-            moved = self.cloud.moved.get()
-            match moved.what:
+        while not self.cloud.changes.empty():
+            change = self.cloud.changes.get()
+            match change.what:
                 case "born":
-                    if CALM not in moved.vm[0] and self.faults.strike("boot hangs", 4):
-                        self.hung.add(moved.vm)
-                    self.oracle.born(moved.vm, now)
+                    if CALM not in change.vm[0] and self.faults.strike("boot hangs", 4):
+                        self.hung.add(change.vm)
+                    self.oracle.born(change.vm, now)
                     # Not sound: it does not run yet.
-                    self.machines[moved.vm] = Machine(now, sound=False)
+                    self.machines[change.vm] = Machine(now, sound=False)
                 case "RUNNING":
-                    self.machines[moved.vm] = Machine(now, sound=moved.vm not in self.hung)
+                    self.machines[change.vm] = Machine(now, sound=change.vm not in self.hung)
                 case "gone":
-                    self.oracle.gone(moved.vm)
-                    self.machines.pop(moved.vm, None)
+                    self.oracle.gone(change.vm)
+                    self.machines.pop(change.vm, None)
                 case "PROVISIONING" | "STAGING":
                     pass
                 case status:
                     if status == "deleted":
-                        runs = moved.vm in self.machines
-                        asked = moved.vm not in self.slurm.unasked
-                        works = runs and asked and self.slurm.works(moved.vm)
-                        self.oracle.deleted(moved.vm, works=works, meant=self._meant(moved.vm))
-                    self.oracle.stopped(moved.vm)
-                    self.machines.pop(moved.vm, None)
+                        runs = change.vm in self.machines
+                        asked = change.vm not in self.slurm.unasked
+                        works = runs and asked and self.slurm.works(change.vm)
+                        self.oracle.deleted(change.vm, works=works, meant=self._meant(change.vm))
+                    self.oracle.stopped(change.vm)
+                    self.machines.pop(change.vm, None)
 
     def _meant(self, vm: Place) -> str:
         """The id of the VM of that name that was to be deleted, if it is known."""

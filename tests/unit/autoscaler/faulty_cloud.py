@@ -65,7 +65,7 @@ OLD_LISTS = 4
 
 
 @dataclass(frozen=True)
-class Moved:
+class VmChange:
     """What happened to a VM: `born`, `gone`, `deleted`, or its new status."""
 
     what: str
@@ -181,7 +181,7 @@ def watch_operations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FaultyCloud:
-    """The cloud of one run; `moved` has what happened to its VMs, in order."""
+    """The cloud of one run; `changes` has what happened to its VMs, in order."""
 
     def __init__(self, faults: Faults, clock: FastClock) -> None:
         self.faults = faults
@@ -189,7 +189,7 @@ class FaultyCloud:
         self.kit = Cloud(self.server)
         self.kit.allow()
         self._calm_template()
-        self.moved: queue.SimpleQueue[Moved] = queue.SimpleQueue()
+        self.changes: queue.SimpleQueue[VmChange] = queue.SimpleQueue()
         self.server.do(lambda _: self._begin())
 
     def sets(self) -> str:
@@ -257,8 +257,8 @@ class FaultyCloud:
 
         def watched_delete(kind: str, scope: str, name: str) -> None:
             if kind == INSTANCES:
-                self.moved.put(
-                    Moved("gone", _place(scope, name, cloud.store.get(kind, scope, name)))
+                self.changes.put(
+                    VmChange("gone", _place(scope, name, cloud.store.get(kind, scope, name)))
                 )
             delete(kind, scope, name)
 
@@ -273,11 +273,11 @@ class FaultyCloud:
     ) -> None:
         vm = _place(scope, name, now)
         if before is None:
-            self.moved.put(Moved("born", vm))
+            self.changes.put(VmChange("born", vm))
         if before is None or before["status"] != now["status"]:
             preempted = now["selfLink"] in self.server.cloud.preempted
             deleted = now["status"] == "STOPPING" and not preempted
-            self.moved.put(Moved("deleted" if deleted else now["status"], vm))
+            self.changes.put(VmChange("deleted" if deleted else now["status"], vm))
 
     def _trouble(self) -> None:
         cloud, faults = self.server.cloud, self.faults

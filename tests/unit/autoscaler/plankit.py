@@ -155,9 +155,9 @@ class Rounds:
 
     def _read(self, given: dict[str, Any], now: float) -> ObservedState:
         """Return what the daemon knows in this round."""
-        observed = replace(
-            self.observed, now=now, events=[*self.heard, *self._events(given.get("events", []))]
-        )
+        events = [*self.heard, *map(self._event, given.get("events", []))]
+        events = [replace(event, at=event.at or now) for event in events]
+        observed = replace(self.observed, now=now, events=events)
         if "nodes" in given:
             read = {
                 name: node(name, text)
@@ -201,12 +201,14 @@ class Rounds:
             vms_at=float(given.get("vms_at", now)),
         )
 
-    def _events(self, texts: list[str]) -> list[Event]:
-        return [self._event(text) for text in texts]
-
     def _event(self, text: str) -> Event:
+        """Return an event; `made debug-0 at 103` was told at that time, and not only now."""
         words, _, why = text.partition(": ")
+        words, _, at = words.partition(" at ")
         what, names, *rest = words.split()
+        return replace(self._told(what, names, rest, why), at=float(at or 0))
+
+    def _told(self, what: str, names: str, rest: list[str], why: str) -> Event:
         nodes = expand(names)
         if what in {"made", "refused"}:
             ask = next(ask for ask in reversed(self.inserts) if set(nodes) <= set(ask.names))
@@ -233,7 +235,7 @@ class Rounds:
                 status, _, since = why.partition(" since ")
                 vm_id = f"{result.name} in {rest[1]} since {since}" if since else ""
                 return replace(result, id=vm_id, status=status)
-        assert what in {"there", "absent"}, text
+        assert what in {"there", "absent"}, what
         return replace(result, report=why)
 
     @staticmethod

@@ -11,7 +11,7 @@ nothing of the daemon.
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -337,7 +337,7 @@ class SimulatedRun:
         self.begun = self.now
         self.inbox = SimInbox(self._woken)
         self.scontrol = SimSlurm(self)
-        self.cloud.tell = self.inbox.put
+        self.cloud.tell = self.tell
         self.cloud.stand_still()
         self.daemon: Daemon | None = Daemon(
             ObservedState(CLUSTER, 0, timeouts=TIMEOUTS),
@@ -511,7 +511,7 @@ class SimulatedRun:
 
     def tell(self, event: Event) -> None:
         """Tell the daemon of an event, as the driver does."""
-        self.inbox.put(event)
+        self.inbox.put(replace(event, at=self.now))
 
     # --- slurmctld
 

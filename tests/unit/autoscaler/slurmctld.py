@@ -13,8 +13,8 @@ from enum import Enum
 
 from oracle import Oracle, Place
 
-from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Job, Node, Power
+from muster.autoscaler.reconcile.node_reasons import PREEMPTED
 
 Resume = Callable[[tuple[str, ...], tuple[Job, ...]], None]
 """ResumeProgram: the nodes, and the jobs that wait for them."""

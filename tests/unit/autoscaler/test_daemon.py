@@ -27,8 +27,8 @@ from muster.autoscaler.daemon import Daemon
 from muster.autoscaler.messages import Inbox
 from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile import observed
-from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Node, Power
+from muster.autoscaler.reconcile.node_reasons import PREEMPTED
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.history import history, read_log

@@ -83,7 +83,11 @@ class DaemonHarness:
             return
         vm = next((vm for vm in self.listed if vm.zone == action.zone), None)
         status = vm.status if vm else ""
-        self.inbox.put(ProbeResult(NODE, action.zone, vm is not None, status=status))
+        self.tell(ProbeResult(NODE, action.zone, vm is not None, status=status))
+
+    def tell(self, event: Event) -> None:
+        """Put an event into the inbox, as the driver does."""
+        self.inbox.put(replace(event, at=self.clock.since_boot))
 
     def _nodes(self) -> list[Node]:
         if self.away:
@@ -119,7 +123,8 @@ class DaemonHarness:
     def reconcile(self, *messages: Message) -> None:
         """Reconcile with all messages, and look into the spool."""
         for message in messages:
-            self.inbox.put(message)
+            put = self.tell if isinstance(message, Event) else self.inbox.put
+            put(message)
         self.daemon.spool.wait(0)
         self.daemon.reconcile_pass(self.daemon.messages())
 

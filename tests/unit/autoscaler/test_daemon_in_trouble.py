@@ -20,11 +20,11 @@ from schedules import RATES, SEED, Schedule
 from muster.autoscaler.reconcile.model import Delete, Insert, Probe
 
 pytestmark = pytest.mark.proof(
-    "the real daemon waits in real time, five minutes in all, and nothing busy may run beside it"
+    "the real daemon waits in real time, five minutes in all, and the machine must not be busy"
 )
 
-LOTS, EACH = 8, 12
-"""More at once would be late beside other busy processes: all of a lot share one interpreter."""
+SHARDS, EACH = 8, 12
+"""More at once would be late on a busy machine: all of a shard share one interpreter."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +44,14 @@ def unexpected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unexpected]:
         logger.setLevel(logging.NOTSET)
 
 
-def random_schedules(lot: int) -> list[Schedule]:
-    """Schedules of a lot: half of them have each kind of fault, a quarter has it often."""
-    chance = random.Random(SEED + lot)  # noqa: S311
+def random_schedules(shard: int) -> list[Schedule]:
+    """Schedules of a shard: half of them have each kind of fault, a quarter has it often."""
+    chance = random.Random(SEED + shard)  # noqa: S311
     rates: list[dict[str, float]] = [{} for _ in range(EACH)]
     for kind in FAULTS:
         for place, schedule_rates in enumerate(chance.sample(rates, EACH // 2)):
             schedule_rates[kind] = RATES[place % len(RATES)]
-    first = SEED + lot * EACH
+    first = SEED + shard * EACH
     return [Schedule(seed, schedule_rates) for seed, schedule_rates in enumerate(rates, first)]
 
 
@@ -81,25 +81,25 @@ def report(wrong: dict[FaultRun, list[str]]) -> str:
     )
 
 
-@pytest.mark.parametrize("lot", range(LOTS))
+@pytest.mark.parametrize("shard", range(SHARDS))
 def test_whatever_happens_the_oracle_finds_nothing_wrong(
-    lot: int,
+    shard: int,
     tmp_path: Path,
     unexpected: Unexpected,
     record_property: Callable[[str, object], None],
 ) -> None:
     wrong = run_all(
-        [FaultRun(schedule, tmp_path / str(schedule.seed)) for schedule in random_schedules(lot)]
+        [FaultRun(schedule, tmp_path / str(schedule.seed)) for schedule in random_schedules(shard)]
     )
     counts: Counter[str] = Counter(runs=len(wrong))
     for run in wrong:
         counts.update(run.faults.counts)
     record_property("fault_runs", "the daemon, in real time")
     record_property("seed", SEED)
-    record_property("lots", LOTS)
+    record_property("shards", SHARDS)
     record_property("faults", {kind: counts[kind] for kind in ("runs", *FAULTS)})
     assert report(wrong) == ""
-    # tests/unit/conftest.py has how many of each are needed in all lots together.
+    # tests/unit/conftest.py has how many of each are needed in all shards together.
     assert unexpected.messages == []
 
 

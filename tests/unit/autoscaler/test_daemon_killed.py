@@ -8,7 +8,7 @@ from killed_daemon import KilledDaemonRun, Mark
 from test_daemon_in_trouble import report, run_all
 
 pytestmark = pytest.mark.proof(
-    "the real daemon waits in real time, and nothing busy may run beside it"
+    "the real daemon waits in real time, and the machine must not be busy"
 )
 
 MARKS = (
@@ -17,15 +17,15 @@ MARKS = (
     *(Mark("scontrol", number) for number in range(1, 18)),
     *(Mark("spool", number) for number in range(1, 4)),
 )
-LOTS = 3
+SHARDS = 3
 
 
-@pytest.mark.parametrize("lot", range(LOTS))
+@pytest.mark.parametrize("shard", range(SHARDS))
 def test_whenever_it_is_killed_a_restarted_daemon_reaches_the_same_end(
-    lot: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shard: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch_operations(monkeypatch)
-    marks = MARKS[lot::LOTS]
+    marks = MARKS[shard::SHARDS]
     wrong = run_all([KilledDaemonRun(mark, tmp_path / str(mark)) for mark in marks])
     assert report(wrong) == ""
 

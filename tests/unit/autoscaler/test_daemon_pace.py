@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 from unittest.mock import Mock, call
 
@@ -18,6 +19,7 @@ from muster.autoscaler.reconcile.model import (
     Action,
     Delete,
     Deleted,
+    Event,
     Failure,
     Node,
     Power,
@@ -173,7 +175,8 @@ class Steps:
         """Let a second pass, at whose end messages come."""
         self.clock.passes(1)
         for message in messages:
-            self.inbox.put(message)
+            told = isinstance(message, Event)
+            self.inbox.put(replace(message, at=self.clock.since_boot) if told else message)
         self.daemon.reconcile_pass(self.daemon.messages())
 
     def seconds_until_next(self) -> int:

@@ -109,4 +109,5 @@ def test_a_node_that_somebody_has_set_down_since_is_not_released() -> None:
     reader.read()
     assert slurm.release_nodes.call_count == 1
     messages = [inbox.get() for _ in range(inbox.qsize())]
-    assert Released(action) in messages
+    [released] = [message for message in messages if isinstance(message, Released)]
+    assert (released, released.at) == (Released(action), clock.monotonic())

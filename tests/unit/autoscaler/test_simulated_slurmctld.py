@@ -96,8 +96,8 @@ def state_of(node: Node) -> str:
 
 def recorded_state(event: Event) -> str:
     """A state as the autoscaler reads it."""
-    power, down, drained, silent, busy, leaving, invalid = _state(event["state"].encode())
-    return state_of(Node("", power, down, drained, silent, busy, leaving, invalid))
+    power, down, drained, not_responding, busy, leaving, invalid = _state(event["state"].encode())
+    return state_of(Node("", power, down, drained, not_responding, busy, leaving, invalid))
 
 
 def passes(state: str) -> bool:

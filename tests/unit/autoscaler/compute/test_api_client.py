@@ -14,13 +14,13 @@ from muster.autoscaler.messages import Inbox
 from muster.autoscaler.readers import Failures
 
 
-def test_a_server_that_is_silent_is_said_once(caplog: pytest.LogCaptureFixture):
+def test_a_server_that_does_not_answer_is_said_once(caplog: pytest.LogCaptureFixture):
     """Each reading waits for another time, as each has its own deadline."""
     clock, stop, inbox = Clock(), threading.Event(), Inbox()
     failures = Failures(inbox, clock)
     token = Token(Credentials("none"), lambda: None, stop, clock=clock)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        base = f"http://127.0.0.1:{silent.getsockname()[1]}/compute/v1/"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        base = f"http://127.0.0.1:{server.getsockname()[1]}/compute/v1/"
         transport = Transport(base, token, Limits(try_s=1), stop, clock=clock)
 
         def read(seconds: float) -> None:

@@ -207,3 +207,11 @@ def test_calls_are_counted(harness: DriverHarness):
     assert budget.bulk == 0
     assert set(budget.pace.values()) == {1.0}
     assert budget.waited_s["mutate"] < 1
+
+
+def test_each_result_has_the_time_at_which_google_said_it(harness: DriverHarness):
+    begin = harness.clock.monotonic()
+    results = [harness.insert(*names(1)), harness.probe(*names(1)), harness.delete(*names(1))]
+    times = [begin, *(result.at for result in results), harness.clock.monotonic()]
+    assert times == sorted(times)
+    assert times[1] > begin

@@ -41,8 +41,8 @@ from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
 pytestmark = pytest.mark.usefixtures("quiet")
-LOTS, EACH = 4, 250
-PROOF_SEEDS, PROOF_LOTS = 3, 14
+SHARDS, EACH = 4, 250
+PROOF_SEEDS, PROOF_SHARDS = 3, 14
 """Of `make proof`: 10,500 schedules."""
 SIMPLER_S = 120
 """After that a schedule that fails is not made simpler any more."""
@@ -117,9 +117,9 @@ def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
     }
 
 
-def play_lot(
-    lot: int,
-    lots: int,
+def play_shard(
+    shard: int,
+    shards: int,
     own_seed: int,
     record_property: Callable[[str, object], None],
 ) -> None:
@@ -127,7 +127,7 @@ def play_lot(
     failed: dict[str, list[str]] = {}
     begun = time.monotonic()
 
-    @seed(own_seed + lot)
+    @seed(own_seed + shard)
     @settings(
         max_examples=EACH,
         database=None,
@@ -152,9 +152,9 @@ def play_lot(
         counts.update(run.faults.counts)
         return wrong
 
-    record_property("fault_runs", f"the daemon, in virtual time (lots of seed {own_seed})")
+    record_property("fault_runs", f"the daemon, in virtual time (shards of seed {own_seed})")
     record_property("seed", SEED)
-    record_property("lots", lots)
+    record_property("shards", shards)
     try:
         play()
     finally:
@@ -162,14 +162,14 @@ def play_lot(
     assert counts["runs"] >= EACH
 
 
-@pytest.mark.parametrize("lot", range(LOTS))
+@pytest.mark.parametrize("shard", range(SHARDS))
 def test_whatever_happens_the_oracle_finds_nothing_wrong(
-    lot: int, record_property: Callable[[str, object], None]
+    shard: int, record_property: Callable[[str, object], None]
 ) -> None:
     """The same schedules in each run: only a change changes a result."""
     counts: Counter[str] = Counter()
     wrong: dict[str, list[str]] = {}
-    for number in range(lot * EACH, (lot + 1) * EACH):
+    for number in range(shard * EACH, (shard + 1) * EACH):
         chance = random.Random(number)  # noqa: S311
         kinds = [kind for kind in FAULTS if chance.random() < OCCURS]
         schedule = Schedule(number, {kind: chance.choice(RATES) for kind in kinds})
@@ -179,20 +179,20 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
         counts.update(run.faults.counts, runs=1)
     record_property("fault_runs", "the daemon, in virtual time")
     record_property("seed", 0)
-    record_property("lots", LOTS)
+    record_property("shards", SHARDS)
     record_property("faults", {kind: counts[kind] for kind in (*FAULTS, *CODES)})
     assert wrong == {}
 
 
 @pytest.mark.proof("ten thousand schedules take half an hour")
 @pytest.mark.parametrize("number", range(PROOF_SEEDS))
-@pytest.mark.parametrize("lot", range(PROOF_LOTS))
+@pytest.mark.parametrize("shard", range(PROOF_SHARDS))
 def test_whatever_happens_often_the_oracle_finds_nothing_wrong(
-    number: int, lot: int, record_property: Callable[[str, object], None]
+    number: int, shard: int, record_property: Callable[[str, object], None]
 ) -> None:
     # Seeds that nobody chose: all follow from the run's.
     own_seed = random.Random(SEED + number).getrandbits(28)  # noqa: S311
-    play_lot(lot, PROOF_LOTS, own_seed, record_property)
+    play_shard(shard, PROOF_SHARDS, own_seed, record_property)
 
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
@@ -328,7 +328,7 @@ class ReleasedUnread(Planted):
 
         def release() -> None:
             self.slurm.release_nodes(action.names, self.now)
-            self.inbox.put(Released(action, action.names))
+            self.tell(Released(action, action.names))
 
         self.world.at(when, release)
 

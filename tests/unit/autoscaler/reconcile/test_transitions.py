@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.autoscaler.reconcile import in_service_rules, powering_up_rules
 from muster.autoscaler.reconcile.records import POWERING_UP, Phase
 from muster.autoscaler.reconcile.transitions import ROWS, Act, Evidence, step, table
 
@@ -24,6 +25,14 @@ def test_the_documentation_has_each_phase():
 
 def test_all_evidence_leads_somewhere():
     assert {evidence for _, evidence, _, _ in ROWS} == set(Evidence)
+
+
+def test_of_several_things_the_first_one_in_the_table_counts():
+    order = list(Evidence)
+    assert list(dict.fromkeys(evidence for _, evidence, _, _ in ROWS)) == order
+    for rules in (powering_up_rules.LISTED, powering_up_rules.UNLISTED, in_service_rules.RULES):
+        places = [order.index(evidence) for evidence, _ in rules]
+        assert places == sorted(set(places))
 
 
 def test_no_phase_has_two_rows_for_the_same_evidence():

@@ -7,7 +7,7 @@ def follow(*moves):
     cold = ColdStarts()
     phases = None
     for stage, now in moves:
-        phases = cold.moved("n", stage, now, asked=1)
+        phases = cold.reached("n", stage, now, asked=1)
     return phases
 
 

@@ -78,14 +78,17 @@ class Failing:
             vms=VmList(vms),
             vms_at=self.now,
             requests=requests,
-            events=events,
+            events=self._told(events),
         )
         return self._pass()
 
     def quietly(self, events: Sequence[Event] = ()) -> list[Action]:
         """Read nothing."""
-        self.observed = replace(self.observed, now=self.now, events=events)
+        self.observed = replace(self.observed, now=self.now, events=self._told(events))
         return self._pass()
+
+    def _told(self, events: Sequence[Event]) -> list[Event]:
+        return [replace(event, at=self.now) for event in events]
 
     def _pass(self) -> list[Action]:
         actions, self.tracked = reconcile(self.observed, self.tracked)

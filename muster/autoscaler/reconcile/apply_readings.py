@@ -1,0 +1,29 @@
+"""Apply the newest readings to the records: starts begin, and what is over ends; pure."""
+
+from dataclasses import replace
+
+from muster.autoscaler.reconcile.expire import expire
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.records import NOTHING, Readings, TrackedState
+from muster.autoscaler.reconcile.starts import with_start
+
+
+def apply_readings(observed: ObservedState, tracked: TrackedState) -> TrackedState:
+    """Return the tracked state after the readings since the last pass, if there are any."""
+    if tracked.began is None and observed.nodes_at:
+        tracked = replace(tracked, began=observed.now)
+    zones = tracked.zones | observed.zones
+    read = Readings(
+        observed.nodes, observed.nodes_at, observed.vms, observed.vms_at, observed.requests
+    )
+    if tracked.read is not None and read.same_as(tracked.read):
+        return replace(tracked, zones=zones, fresh=False)
+    nodes = dict(tracked.nodes)
+    for name in observed.powering_up():
+        nodes[name] = with_start(observed, tracked, nodes.get(name, NOTHING), name)
+    nodes = {
+        name: record
+        for name, old in nodes.items()
+        if not (record := expire(observed, old, name)).empty
+    }
+    return replace(tracked, nodes=nodes, zones=zones, read=read, fresh=True)

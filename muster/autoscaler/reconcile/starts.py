@@ -1,0 +1,89 @@
+"""Which of SLURM's requests a node's start belongs to, also where the request is lost; pure."""
+
+import math
+from dataclasses import replace
+
+from muster.autoscaler.reconcile.model import Power
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
+from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
+from muster.autoscaler.reconcile.release_results import released
+from muster.autoscaler.reconcile.transitions import Evidence, advanced
+
+ENDED_S = 20.0
+"""Within it slurmctld ends a start whose ResumeTimeout is over; its power_save thread looks at each
+node every few seconds."""
+
+
+def with_start(
+    observed: ObservedState, tracked: TrackedState, before: NodeRecord, name: str
+) -> NodeRecord:
+    """Return the record of a node that SLURM waits for: its start begins, or goes on."""
+    asked = observed.asked.get(name)
+    record = released(observed, before, name)
+    if record.phase is Phase.RELEASED:
+        return record
+    if record.start is None or (asked is not None and asked > record.start.asked):
+        start = _start(observed, tracked, name)
+        known = before.start or _asked_since(tracked, name, start)
+    elif (again := _after_gap(observed, tracked, record.start)) is None:
+        return record
+    elif again.doubted_at:
+        return replace(record, start=again)
+    else:
+        start, known = again, False
+    # What an insert has said since the last request belongs to that one.
+    record = replace(record.settled(start.asked), start=start)
+    if known:
+        return advanced(record, name, Evidence.ASKED, start.asked)
+    # An earlier daemon, or an earlier start, may have made the VM in a zone that would not be
+    # chosen now, and one list that lacks it does not prove that there is none.
+    maybe = replace(record, vm=VmFacts(observed.now))
+    return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
+
+
+def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:
+    """Whether SLURM asked for a node since this daemon began, so that no other has made its VM.
+
+    Where the request is lost, the time of the start may be that of the reading before, as early as
+    this daemon's first one; if that has the node in another state, SLURM asked after it.
+    """
+    if tracked.began is None:
+        return False
+    before = tracked.read.nodes.get(name) if tracked.read else None
+    return start.asked > tracked.began or (
+        before is not None and before.power is not Power.POWERING_UP
+    )
+
+
+def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> Start | None:
+    """Return what becomes of a start that SLURM may have ended unseen; None: it stays as it is.
+
+    slurmctld that was away has the same start when it is back, and ends it some seconds later. So
+    the start is in doubt first; a node that powers up after that has another one. Its VM may be
+    that of either, so it is kept: a healthy node is worth more than a verdict in time.
+    """
+    read_at = tracked.read.nodes_at if tracked.read else 0
+    over = observed.nodes_at >= start.asked + observed.timeouts.verdict_s
+    if over and 0 < read_at < observed.nodes_at - STALE_S:
+        return replace(start, doubted_at=observed.nodes_at)
+    ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
+    if not start.doubted_at or observed.nodes_at < ends_at:
+        return None
+    return Start(start.doubted_at, start.oldest, noticed_at=observed.now)
+
+
+def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
+    asked, read = observed.asked.get(name), tracked.read
+    read_at = read.nodes_at if read else 0
+    if asked is not None and asked > observed.now - observed.timeouts.resume_s:
+        before = read.nodes.get(name) if read and read_at > asked else None
+        if before is None or before.power is Power.POWERING_UP:
+            return Start(asked, asked - observed.timeouts.skew_s)
+    # The request is lost. Or it is of an earlier start, and is kept for another node, or its file
+    # could not be removed, or slurmctld was away. SLURM asked after it was read last, if it was:
+    # some seconds ago, unless it did not answer, or this process was stopped.
+    skew_s, first = observed.timeouts.skew_s, observed.now
+    oldest = -math.inf if asked is None else asked - skew_s
+    if 0 < read_at < observed.nodes_at:
+        oldest, first = max(oldest, read_at - skew_s), max(read_at, first - STALE_S)
+    return Start(first, oldest, noticed_at=observed.now)
