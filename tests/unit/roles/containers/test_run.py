@@ -10,8 +10,8 @@ from oci_images import layout
 
 PODMAN = """#!/bin/sh
 echo "$XDG_RUNTIME_DIR|$CONTAINERS_STORAGE_CONF|$DBUS_SESSION_BUS_ADDRESS|$*" >>{log}
-[ "$1 $2 $4 $6 $7" = "--log-level=error --root --runroot --storage-driver overlay" ] || exit 99
-shift 7
+[ "$1 $2 $4 $5" = "--log-level=error --root --storage-driver overlay" ] || exit 99
+shift 5
 case $1 in
     image) [ -e {unpacked} ] ;;
     pull)
@@ -66,7 +66,7 @@ def test_it_becomes_podman_on_storage_of_the_job(
     with pytest.raises(BecameError) as became:
         job("run", "tool:1", "python3", "-c", "print(1)")
     words, environment = became.value.args
-    assert words[10:12] == ["run", "--rm"]
+    assert words[8:10] == ["run", "--rm"]
     assert words[-3:] == ["python3", "-c", "print(1)"]
     folder = tmp_path / "scratch/12/.containers"
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -76,14 +76,12 @@ def test_it_becomes_podman_on_storage_of_the_job(
     assert environment["CONTAINERS_STORAGE_CONF"] == "/etc/muster/containers/storage.conf"
     assert words[:3] == ["podman", "--log-level=error", "--root"]
     assert words[3].startswith(f"{folder}/task-0-")
-    assert words[4] == "--runroot"
-    assert words[5].startswith(f"{folder}/run-0-")
-    assert words[6:10] == [
+    assert words[4:8] == [
         *("--storage-driver", "overlay"),
         *("--storage-opt", f"overlay.imagestore={folder}/images"),
     ]
     exists, pull, link = (tmp_path / "calls").read_text().splitlines()
-    assert f"--root {folder}/images --runroot {folder}/images-run " in exists
+    assert f"--root {folder}/images " in exists
     assert " overlay image exists " in exists
     assert pull.endswith(" overlay pull --quiet oci:image")
     assert link == f"{store}/tool/=1"

@@ -85,16 +85,16 @@ def _make_own(path: str, user: int) -> None:
             ) from None
 
 
-def storage(graph: str, run: str, unpacked: str | None = None) -> list[str]:
-    """Return podman's options for the kernel's overlay, in folders of the job.
+def storage(graph: str, unpacked: str | None = None) -> list[str]:
+    """Return podman's options for the kernel's overlay, in a folder of the job.
 
     podman 4.3 of a person takes neither `graphroot` nor additional stores from a storage.conf: it
-    would unpack in the home. Of its warnings one comes in every job: it finds no systemd of the
-    person, on purpose. `unpacked`: a folder of unpacked images that is only read.
+    would unpack in the home. What it keeps of mounts is in XDG_RUNTIME_DIR, since it refuses the
+    option --runroot with more than 50 characters. Of its warnings one comes in every job: it finds
+    no systemd of the person, on purpose. `unpacked`: a folder of unpacked images that is only read.
     """
-    own = ["--log-level=error", "--root", graph, "--runroot", run, "--storage-driver", "overlay"]
     more = [] if unpacked is None else ["--storage-opt", f"overlay.imagestore={unpacked}"]
-    return [*own, *more]
+    return ["--log-level=error", "--root", graph, "--storage-driver", "overlay", *more]
 
 
 def environment_of(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
@@ -123,7 +123,7 @@ def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> list[str
     It is for one task at a time. Raises ContainerError.
     """
     unpacked = os.path.join(task.folder, "images")
-    options = storage(unpacked, f"{unpacked}-run")
+    options = storage(unpacked)
     podman = environment_of(task, environment)
     try:
         exists = _podman([*options, "image", "exists", image.digest], task.runtime, podman)
@@ -136,8 +136,7 @@ def unpack(task: Task, image: Image, environment: Mapping[str, str]) -> list[str
         raise errors.full(os.strerror(error.errno or 0), task.folder) or ContainerError(
             f"{image.name} could not be unpacked ({error}): have an administrator look at the node"
         ) from error
-    graph = os.path.join(task.folder, f"task-{task.name}")
-    return storage(graph, os.path.join(task.runtime, "storage"), unpacked)
+    return storage(os.path.join(task.folder, f"task-{task.name}"), unpacked)
 
 
 @contextmanager
