@@ -12,7 +12,8 @@ _PLAIN_OPTIONS = re.compile(
 )
 """Options that say where packages are, or choose among files of one version."""
 
-_INDEX = re.compile(r"(?:--index-url|-i)[\s=]")
+_INDEX = re.compile(r"\s*-(?:.*\s-)?(?:-index-url|i)[\s=]")
+"""In a line with options alone."""
 _LIST = re.compile(r"(?P<option>--(?:only|no)-binary)[\s=].*,")
 
 _INCLUDES = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")

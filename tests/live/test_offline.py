@@ -146,7 +146,7 @@ def pretend_old(status: Path, package: str) -> None:
 @pytest.fixture(scope="module")
 def box(bare_box: Lab, archive: Path) -> Iterator[Lab]:
     """The machine, configured with what was carried in."""
-    serving = text_with("http.server", ("admin.example.org", ADMINISTRATION_HOST))
+    serving = text_with("http.server", ("192.0.2.10", ADMINISTRATION_HOST))
     with subprocess.Popen(
         ["bash", "-ec", f"exec {serving}"], cwd=archive.parent, stderr=subprocess.DEVNULL
     ) as server:

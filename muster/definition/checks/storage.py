@@ -23,7 +23,8 @@ _SYSTEM_ALONE = ("/", "/var", "/var/lib")
 # Folders of Muster and of the daemons that it runs, below /usr/local, /opt and /var/lib, where
 # administrators have their own folders too.
 _OWN = (
-    *("/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/opt/muster"),
+    *("/usr/local/bin", "/usr/local/lib", "/usr/local/sbin"),
+    *("/opt/muster", "/opt/muster-models", "/opt/muster-uv"),
     *(f"/var/lib/{name}" for name in ("apt", "ceph", "dkms", "dpkg", "muster", "mysql", "nfs")),
     *(f"/var/lib/{name}" for name in ("cephadm", "munge", "slurm", "systemd")),
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from muster.definition import validate
-from muster.definition.requirements import RequirementsError, faults, read
+from muster.definition.requirements import RequirementsError, faults, has_index, read
 
 HASH = f"--hash=sha256:{'a' * 64}"
 
@@ -69,6 +69,21 @@ def test_what_leaves_open_what_is_installed_is_named_with_its_line(line: str, sa
 )
 def test_what_is_fixed_is_accepted(text: str) -> None:
     assert list(faults(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "has"),
+    [
+        ("-i https://a", True),
+        ("  --index-url=https://a", True),
+        ("--no-index --index-url https://a", True),
+        ("--extra-index-url https://a", False),
+        ("--find-links /data/a-i x", False),
+        ("# -i https://a", False),
+    ],
+)
+def test_an_index_of_its_own_is_seen_wherever_uv_reads_it(line: str, has: bool) -> None:
+    assert has_index(f"a==1 --hash=sha256:00\n{line}\n") is has
 
 
 def test_a_second_index_is_named_with_its_line() -> None:

@@ -61,7 +61,9 @@ def test_it_comes_from_a_folder_where_one_is_named() -> None:
     ]
     assert len(words) == 5
     more = value("__software_uv_command", software_uv_wheels="/data/wheels")
-    assert more == [*words, "--no-index", "--find-links", "/data/wheels"]
+    assert more[:4] == words[:4]
+    assert more[4] == "put the wheel that uv.txt names into /data/wheels"
+    assert more[5:] == ["--no-index", "--find-links", "/data/wheels"]
 
 
 def test_what_installs_it_is_written_before_and_builds_come_after() -> None:
