@@ -77,9 +77,10 @@ def test_a_node_that_was_away_is_named_and_the_next_run_repairs_it(runs: Runs) -
     assert runs.without.code != 0
     assert f"{AWAY}: not configured in this run" in runs.without.output
     assert runs.verified.code != 0
-    missing = r"([\w\[\],-]+): ([\w-]+) is not installed there, which modules"
-    said = re.findall(missing, runs.verified.output)
-    assert set(said) == {(AWAY, "python3-torch"), (AWAY, "libopenblas0-openmp")}
+    missing = r"([\w\[\],-]+): ([\w, -]+) are not installed there, which modules"
+    [(hosts, packages)] = set(re.findall(missing, runs.verified.output))
+    assert hosts == AWAY
+    assert set(packages.split(", ")) == {"python3-torch", "libopenblas0-openmp"}
     assert AWAY in runs.repaired.changed
 
 
@@ -126,12 +127,13 @@ def test_what_this_release_of_pytorch_lacks_is_told(lab: Lab) -> None:
     shown = lab.ada.run(
         "cd ddp && sbatch --wait -o lacks.out ddp-cpu.sbatch --fsdp; cat lacks.out", check=False
     )
-    assert "--fsdp needs PyTorch 2.6, and this is 1.13.1" in shown
+    # Debian's 1.13.1 says of itself 1.13.0a0.
+    assert "--fsdp needs PyTorch 2.6, and this is 1.13." in shown
 
 
 def test_a_training_whose_worker_is_killed_names_it_and_goes_on(lab: Lab) -> None:
     ada = lab.ada
-    ada.run("cd ddp && sed 's/--steps 2000/--steps 10000/' ddp-cpu.sbatch >long.sbatch")
+    ada.run("cd ddp && sed 's/--steps 2000/--steps 4000/' ddp-cpu.sbatch >long.sbatch")
     job = ada.run("cd ddp && sbatch --parsable long.sbatch").strip()
     output = f"ddp/ddp-cpu-{job}.out"
 
