@@ -15,7 +15,7 @@ from broken_servers import Answer, told_server
 from node_boot_kit import NODE, Machine, Threads
 from waiting import until
 
-from muster.autoscaler.reconcile import in_service
+from muster.autoscaler.reconcile import node_reasons
 from muster_sandbox.fakecloud.server import Server
 
 PROGRAM = node_boot_kit.FOLDER / "spot.py"
@@ -212,7 +212,7 @@ def test_commands_that_fail_hang_or_lack_are_trouble(
 
 
 def test_the_autoscaler_knows_the_reason(spot: ModuleType):
-    assert spot.REASON == in_service.PREEMPTED
+    assert spot.REASON == node_reasons.PREEMPTED
 
 
 # --- the notice --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 from health.findings import BROKEN, HEALTHY, UNCHECKED, Finding
 from health.record import PREFIX, REASON_CHARACTERS, parse, plan, reason
 
-from muster.autoscaler.reconcile import in_service
+from muster.autoscaler.reconcile import node_reasons
 from muster.verify import verdict
 
 # As `scontrol --oneliner show node` of 22.05 and 24.11 has it, shortened.
@@ -106,12 +106,14 @@ def test_a_reason_ends_where_its_author_is_named():
             id="silent before, and broken",
         ),
         pytest.param(
-            node("IDLE+CLOUD+DRAIN+POWER_DOWN", in_service.PREEMPTED),
+            node("IDLE+CLOUD+DRAIN+POWER_DOWN", node_reasons.PREEMPTED),
             [LOST],
             [],
             id="a spot VM leaves",
         ),
-        pytest.param(node("IDLE+DRAIN", in_service.PREEMPTED), [WELL], [], id="Muster's, not ours"),
+        pytest.param(
+            node("IDLE+DRAIN", node_reasons.PREEMPTED), [WELL], [], id="Muster's, not ours"
+        ),
         pytest.param(node("IDLE+CLOUD+POWERING_DOWN", OURS), [LOST], [], id="it is powered down"),
     ],
 )
@@ -134,6 +136,6 @@ def test_a_reason_is_one_short_line():
 
 def test_the_rest_of_muster_knows_these_reasons():
     assert PREFIX == verdict.HEALTH
-    assert PREFIX.startswith(in_service.OURS)
-    assert not in_service.PREEMPTED.startswith(PREFIX)
+    assert PREFIX.startswith(node_reasons.OURS)
+    assert not node_reasons.PREEMPTED.startswith(PREFIX)
     assert not BACK[1].startswith(f"reason={PREFIX}")
