@@ -102,7 +102,7 @@ def _refused(
             start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
     record = replace(record, start=start)
     if not is_outcome_unknown(failure):
-        # A VM that is listed as stopped is not from before one that was made now.
+        # No VM was made, so a stopped one in the list is the node's.
         record = replace(record, start=replace(start, inserted_at=-math.inf))
         return advanced(record, name, Evidence.REFUSED, at)
     # Only lists and the VM's name tell whether it can be asked for elsewhere.

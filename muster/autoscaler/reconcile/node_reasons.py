@@ -28,7 +28,8 @@ def given_up_why(node: Node) -> str:
 def is_not_responding(node: Node) -> bool:
     """Whether SLURM has set it down for that: the slurmd of one that somebody set down may too."""
     somebody_s = node.by_hand and not is_given_up(node)
-    return node.down and (NOT_RESPONDING in node.reason or (node.not_responding and not somebody_s))
+    slurm_s = NOT_RESPONDING in _last(node.reason)
+    return node.down and (slurm_s or (node.not_responding and not somebody_s))
 
 
 def is_preempted(node: Node) -> bool:

@@ -145,7 +145,8 @@ class NodeRecord:
 
     phase: Phase = Phase.SETTLED
     since: float = 0
-    """When the outside world said what began this phase, or when the release was decided."""
+    """When the outside world said what began this phase; of an insert, when SLURM asked for the
+    node; of a release, when it was decided."""
     start: Start | None = None
     """While SLURM waits for it."""
     insert: str = ""
