@@ -133,8 +133,9 @@ def _noted(
     running_at = 0.0
     if vm.status == RUNNING:
         running_at = (facts.running_at if facts else 0) or observed.now
-    now_known = VmFacts(facts.known_at if facts else observed.now, vm.pool, vm.id, 0, running_at)
-    return record if now_known == facts else replace(record, vm=now_known, lookup=None)
+    facts = facts or VmFacts(observed.now)
+    now_known = replace(facts, pool=vm.pool, id=vm.id, lacking_at=0, running_at=running_at)
+    return record if now_known == record.vm else replace(record, vm=now_known, lookup=None)
 
 
 def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm | None) -> str:
@@ -148,7 +149,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
     if evidence is Evidence.OVERDUE:
         return _overdue_reason(timeouts, record, vm)
     if evidence is Evidence.BOOT_ENDED:
-        return _stuck(timeouts, start.report, vm)
+        return _stuck(timeouts, record.vm.report if record.vm else None, vm)
     if evidence is Evidence.STOPPED:
         how = "taken back (spot)" if vm.spot else "stopped"
         return f"its VM in {vm.zone} was {how} while it booted"

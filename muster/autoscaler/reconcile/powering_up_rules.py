@@ -113,7 +113,8 @@ def _boot_late_s(known: Listed) -> float:
 def _has_boot_ended(known: Listed) -> bool:
     if not _is_boot_overdue(known):
         return False
-    return known.start.report is not None or _boot_late_s(known) >= PROBE_S
+    vm = known.record.vm
+    return (vm is not None and vm.report is not None) or _boot_late_s(known) >= PROBE_S
 
 
 def _is_boot_overdue(known: Listed) -> bool:

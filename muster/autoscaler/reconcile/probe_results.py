@@ -10,9 +10,9 @@ from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
 def reported(record: NodeRecord, event: ProbeResult) -> NodeRecord:
     """Return a node's record after an answer to the question for its VM's report."""
-    if record.phase is not Phase.STUCK or record.start is None or event.failure:
+    if record.phase is not Phase.STUCK or record.vm is None or event.failure:
         return record
-    return replace(record, start=replace(record.start, report=event.report))
+    return replace(record, vm=replace(record.vm, report=event.report))
 
 
 def probed(timeouts: Timeouts, record: NodeRecord, event: ProbeResult) -> NodeRecord:
@@ -37,7 +37,7 @@ def _exists(record: NodeRecord, vm: VmFacts, event: ProbeResult) -> NodeRecord:
     """SLURM waits for the node, and a list will have its VM: this one, or the next of its name."""
     facts = replace(vm, known_at=event.at, lacking_at=0.0)
     if event.id and facts.id and event.id != facts.id:
-        facts = replace(facts, id="", running_at=0.0)
+        facts = replace(facts, id="", running_at=0.0, report=None)
         record = record.to(Phase.CREATED, event.at)
     return replace(record, vm=facts, lookup=None)
 

@@ -36,8 +36,8 @@ class Places:
 
 def _under_way(record: NodeRecord) -> Iterator[str]:
     if record.phase is Phase.STUCK:
-        waits = record.start is not None and record.start.report is None
-        if waits and record.vm and record.vm.pool:
-            yield record.vm.pool.zone
+        vm = record.vm
+        if vm and vm.pool and vm.report is None:
+            yield vm.pool.zone
     elif record.lookup:
         yield from record.lookup.asked - record.lookup.without

@@ -82,8 +82,6 @@ class Start:
     """Why no further try helps."""
     deletion_failure: Failure | None = None
     """Why its previous VM could not be deleted."""
-    report: str | None = None
-    """Its VM's last report of its boot, perhaps empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +98,8 @@ class VmFacts:
     """When a list lacked it first after that; 0: none does."""
     running_at: float = 0
     """When a list had it running first; 0: none did."""
+    report: str | None = None
+    """Its last report of its boot, perhaps empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from muster.autoscaler.reconcile.model import CapacityPool, Node, Power, Vm
-from muster.autoscaler.reconcile.node_reasons import NOT_RESPONDING
+from muster.autoscaler.reconcile.node_reasons import is_not_responding
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NOTHING, NodeRecord, Phase, TrackedState
 from muster.autoscaler.reconcile.retry_policy import sentence
@@ -189,7 +189,7 @@ def _shown(stage: Stage, state: str, at: CapacityPool | None) -> View:
 
 def _in_service(record: NodeRecord, node: Node) -> Stage:
     if node.down:
-        return Stage.NOT_RESPONDING if NOT_RESPONDING in node.reason else Stage.DOWN
+        return Stage.NOT_RESPONDING if is_not_responding(node) else Stage.DOWN
     if record.phase is Phase.VERIFYING:
         return Stage.MISSING
     if node.leaving:
@@ -206,8 +206,8 @@ def _trouble(record: NodeRecord) -> tuple[str, float]:
         return "", 0
     if start.failure:
         return sentence(start.failure), start.again
-    if start.report:
-        return f"its VM says: {start.report}", 0
+    if record.vm and record.vm.report:
+        return f"its VM says: {record.vm.report}", 0
     if start.refused:
         choice, failure = start.refused[-1]
         return f"{sentence(failure)} ({choice.pool})", 0
