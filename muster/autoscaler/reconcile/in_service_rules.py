@@ -66,7 +66,10 @@ def _has_outdated_vm(known: Known) -> bool:
     drains the new VM too.
     """
     node, vm = known.node, known.vm
-    if not (node.invalid and not node.down and vm and _is_kept(known)):
+    if not (node.invalid and not node.down and not node.by_hand and vm and _is_kept(known)):
+        return False
+    if known.observed.vms_at < known.observed.nodes_at:
+        # It may have an earlier VM.
         return False
     node_set = known.observed.set_of(vm.name)
     types = {choice.pool.kind for choice in node_set.choices} if node_set else set()
