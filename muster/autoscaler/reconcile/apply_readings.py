@@ -18,6 +18,9 @@ def apply_readings(observed: ObservedState, tracked: TrackedState) -> TrackedSta
     )
     if tracked.read is not None and read.same_as(tracked.read):
         return replace(tracked, zones=zones, fresh=False)
+    unlisted = observed.vms.unreachable
+    if tracked.read is not None and tracked.read.vms_at:
+        unlisted &= tracked.unlisted
     nodes = dict(tracked.nodes)
     for name in observed.powering_up():
         nodes[name] = with_start(observed, tracked, nodes.get(name, NOTHING), name)
@@ -26,4 +29,4 @@ def apply_readings(observed: ObservedState, tracked: TrackedState) -> TrackedSta
         for name, old in nodes.items()
         if not (record := expire(observed, old, name)).empty
     }
-    return replace(tracked, nodes=nodes, zones=zones, read=read, fresh=True)
+    return replace(tracked, nodes=nodes, zones=zones, unlisted=unlisted, read=read, fresh=True)

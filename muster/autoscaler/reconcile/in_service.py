@@ -54,7 +54,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
             # Nearly all of thousands of nodes: the quick way.
             continue
         record = _noted(observed, before, node)
-        evidence = evidence_of(observed, tracked.zones, record, node, vm)
+        evidence = evidence_of(observed, tracked, record, node, vm)
         phase, act = step(record.phase, evidence, name)
         if act is Act.RELEASE:
             release[name] = Release(evidence, _reason(observed, evidence, record, node, vm))

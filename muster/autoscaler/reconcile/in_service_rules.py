@@ -9,7 +9,7 @@ from typing import NamedTuple
 from muster.autoscaler.reconcile.model import STOPPED, Node, Vm
 from muster.autoscaler.reconcile.node_reasons import is_given_up
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import Lookup, NodeRecord
+from muster.autoscaler.reconcile.records import Lookup, NodeRecord, TrackedState
 from muster.autoscaler.reconcile.transitions import Evidence, first_that_holds
 
 
@@ -19,6 +19,8 @@ class Known(NamedTuple):
     observed: ObservedState
     zones: frozenset[str]
     """Where its VM may be."""
+    unlisted: frozenset[str]
+    """Zones of which this daemon has had no list."""
     record: NodeRecord
     node: Node
     vm: Vm | None
@@ -27,7 +29,7 @@ class Known(NamedTuple):
 
 
 def evidence_of(
-    observed: ObservedState, zones: frozenset[str], record: NodeRecord, node: Node, vm: Vm | None
+    observed: ObservedState, tracked: TrackedState, record: NodeRecord, node: Node, vm: Vm | None
 ) -> Evidence:
     """Return what the readings show of a node."""
     in_doubt = False
@@ -37,17 +39,19 @@ def evidence_of(
         else:
             # The list may be from before the node was in service.
             in_doubt = observed.vms_at >= observed.nodes_at - observed.timeouts.missing_s
-    return first_that_holds(RULES, Known(observed, zones, record, node, vm, in_doubt))
+    zones, unlisted = tracked.zones, tracked.unlisted
+    known = Known(observed, zones, unlisted, record, node, vm, in_doubt)
+    return first_that_holds(RULES, known)
 
 
 def _is_searched(known: Known, lookup: Lookup) -> bool:
     """Whether all zones in which its VM may be have answered that they have none that runs."""
     zones, observed = known.zones, known.observed
     # Its VM may be in a zone that no set has any more, and that was not reached since this daemon
-    # began. If its slurmd does not answer either, it is on no VM that works in a zone without an
-    # answer.
-    if not known.record.not_responding_at:
-        zones |= observed.vms.unreachable
+    # began: not if it was read by its name, and if its slurmd does not answer either, it is on no
+    # VM that works there.
+    if not lookup.stopped and not known.record.not_responding_at:
+        zones |= known.unlisted
     if not zones:
         # The cluster has no node set and no VM any more.
         return observed.vms_at >= lookup.since + observed.timeouts.listed_s

@@ -266,6 +266,8 @@ class TrackedState:
     until then."""
     zones: frozenset[str] = frozenset()
     """All zones that the node sets or VMs have had."""
+    unlisted: frozenset[str] = frozenset()
+    """Zones that Google has not reached since the first list."""
     read: Readings | None = None
     """As of this pass."""
     fresh: bool = False
