@@ -90,6 +90,9 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
 
     Lists may have it for a while, until they have the one that was inserted.
     """
+    if vm is not None and vm.id in started(record).leaving and vm.status not in NOT_UP:
+        # This list is older.
+        vm = replace(vm, status="STOPPING")
     if vm is None or vm.status not in NOT_UP:
         return vm
     if record.insert:
@@ -118,12 +121,14 @@ def _noted(
         ):
             return replace(record, vm=replace(facts, lacking_at=observed.now))
         return record
+    start = started(record)
     if vm.status in LEAVING:
         # When the next list lacks it, it is gone: that is no gap in the list.
+        if vm.id not in start.leaving:
+            record = replace(record, start=replace(start, leaving=start.leaving | {vm.id}))
         return record.without_vm()
     if vm.status in STOPPED:
         return record
-    start = started(record)
     if vm.created < start.oldest and observed.vms_at <= max(start.asked, start.noticed_at):
         # Perhaps it has booted since this list, and before SLURM asked.
         return record
@@ -134,7 +139,9 @@ def _noted(
     if vm.status == RUNNING:
         running_at = (facts.running_at if facts else 0) or observed.now
     facts = facts or VmFacts(observed.now)
-    now_known = replace(facts, pool=vm.pool, id=vm.id, lacking_at=0, running_at=running_at)
+    now_known = replace(
+        facts, pool=vm.pool, id=vm.id, created=vm.created, lacking_at=0, running_at=running_at
+    )
     return record if now_known == record.vm else replace(record, vm=now_known, lookup=None)
 
 

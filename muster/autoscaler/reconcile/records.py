@@ -80,6 +80,8 @@ class Start:
     """Why it waits until `again`."""
     permanent_error: str = ""
     """Why no further try helps."""
+    leaving: frozenset[str] = frozenset()
+    """Ids of its VMs that were listed as leaving: they don't run any more, whatever a list says."""
     deletion_failure: Failure | None = None
     """Why its previous VM could not be deleted."""
 
@@ -94,6 +96,8 @@ class VmFacts:
     """None: an earlier daemon may have made it, anywhere."""
     id: str = ""
     """Empty until a list has it."""
+    created: float = 0
+    """As of its `Vm`; 0 until a list has it."""
     lacking_at: float = 0
     """When a list lacked it first after that; 0: none does."""
     running_at: float = 0

@@ -31,11 +31,12 @@ def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
 def _own(facts: VmFacts, vms: tuple[Vm, ...]) -> tuple[Vm, ...]:
     """Return the VM that was made: by its id, or until a list has had it by its zone.
 
-    A zone has one VM of a name at a time. If the one of that id is not listed, any may be the
-    node's: it may have been replaced.
+    A zone has one VM of a name at a time. If the one of that id is not listed, any later one may be
+    the node's: it may have been replaced.
     """
     if facts.id:
-        return tuple(vm for vm in vms if vm.id == facts.id) or vms
+        own = tuple(vm for vm in vms if vm.id == facts.id)
+        return own or tuple(vm for vm in vms if vm.created > facts.created)
     return tuple(vm for vm in vms if facts.pool and vm.zone == facts.pool.zone)
 
 
