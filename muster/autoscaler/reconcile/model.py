@@ -17,6 +17,8 @@ SEPARATOR = " : "
 # coming: PROVISIONING, STAGING, PENDING, REPAIRING, and what Google adds.
 RUNNING = "RUNNING"
 STOPPED = frozenset({"TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING"})
+REPAIRING = "REPAIRING"
+"""It ran, and boots again."""
 LEAVING = frozenset({"STOPPING", "PENDING_STOP", "DEPROVISIONING"})
 NOT_UP = STOPPED | LEAVING
 """Statuses of VMs that don't run, and will not by themselves."""

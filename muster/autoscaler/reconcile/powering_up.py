@@ -8,7 +8,15 @@ after it shows nothing better.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import LEAVING, NOT_UP, RUNNING, STOPPED, Probe, Vm
+from muster.autoscaler.reconcile.model import (
+    LEAVING,
+    NOT_UP,
+    REPAIRING,
+    RUNNING,
+    STOPPED,
+    Probe,
+    Vm,
+)
 from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.reconcile.powering_up_rules import all_listed, evidence_of, ran, zones_of
 from muster.autoscaler.reconcile.probes import Places
@@ -90,9 +98,8 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
 
     Lists may have it for a while, until they have the one that was inserted.
     """
-    if vm is not None and vm.id in started(record).leaving and vm.status not in NOT_UP:
-        # This list is older.
-        vm = replace(vm, status="STOPPING")
+    if vm is not None:
+        vm = _as_known(record, vm)
     if vm is None or vm.status not in NOT_UP:
         return vm
     if record.insert:
@@ -105,6 +112,17 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
     if facts is None or facts.pool is None:
         return vm
     return None if observed.vms_at <= facts.known_at + observed.timeouts.missing_s else vm
+
+
+def _as_known(record: NodeRecord, vm: Vm) -> Vm:
+    """Return a listed VM as lists had it before, if that is further: this one is older, then."""
+    if vm.status in NOT_UP:
+        return vm
+    if vm.id in started(record).leaving:
+        return replace(vm, status="STOPPING")
+    facts = record.vm
+    runs = facts is not None and facts.id == vm.id and facts.running_at > 0
+    return replace(vm, status=RUNNING) if runs and vm.status != REPAIRING else vm
 
 
 def _noted(

@@ -101,7 +101,7 @@ class VmFacts:
     lacking_at: float = 0
     """When a list lacked it first after that; 0: none does."""
     running_at: float = 0
-    """When a list had it running first; 0: none did."""
+    """When a list had it running first; 0: none did, or Google repairs it since."""
     report: str | None = None
     """Its last report of its boot, perhaps empty."""
 
