@@ -59,7 +59,7 @@ def inserted(record: NodeRecord, name: str, outcome: Outcome) -> NodeRecord:
     """Return a node's record after the end of an insert for it."""
     insert, at, failure = outcome.insert, outcome.event.at, outcome.failures.get(name)
     start = record.start
-    own = start is not None and (record.insert, record.insert_for) == (insert.id, start.asked)
+    own = start is not None and start.insert == insert.id
     if record.insert == insert.id:
         record = replace(record, insert="")
     if failure is None:

@@ -142,7 +142,14 @@ def _insert(
 
 
 def _sent(now: float, name: str, record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
-    start = replace(started(record), attempts=tries, inserted_at=now, again=0.0, failure=None)
+    start = replace(
+        started(record),
+        attempts=tries,
+        inserted_at=now,
+        insert=insert.id,
+        again=0.0,
+        failure=None,
+    )
     phase, _ = step(record.phase, Evidence.ROOM, name)
     record = record.to(phase, start.asked).without_vm()
-    return replace(record, start=start, insert=insert.id, insert_for=start.asked)
+    return replace(record, start=start, insert=insert.id)

@@ -72,6 +72,8 @@ class Start:
     """How many inserts there were."""
     inserted_at: float = -math.inf
     """When the last one was sent."""
+    insert: str = ""
+    """Id of the last one."""
     refused: tuple[tuple[Choice, Failure], ...] = ()
     """Choices that had no room."""
     again: float = 0
@@ -155,8 +157,6 @@ class NodeRecord:
     """While SLURM waits for it."""
     insert: str = ""
     """Id of the insert that is under way for it."""
-    insert_for: float = 0
-    """`Start.asked` of the start that it was sent for."""
     vm: VmFacts | None = None
     """Its VM, while SLURM waits for it."""
     lookup: Lookup | None = None

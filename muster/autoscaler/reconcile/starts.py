@@ -4,11 +4,13 @@ import math
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Power
-from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
 from muster.autoscaler.reconcile.release_results import released
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
+CALLED_S = 45.0
+"""So soon after a node's state has changed SLURM calls ResumeProgram: mostly at once."""
 ENDED_S = 20.0
 """Within it slurmctld ends a start whose ResumeTimeout is over; its power_save thread looks at each
 node every few seconds."""
@@ -18,11 +20,13 @@ def with_start(
     observed: ObservedState, tracked: TrackedState, before: NodeRecord, name: str
 ) -> NodeRecord:
     """Return the record of a node that SLURM waits for: its start begins, or goes on."""
-    asked = observed.asked.get(name)
+    asked = observed.asked.get(name, -math.inf)
     record = released(observed, before, name)
     if record.phase is Phase.RELEASED:
         return record
-    if record.start is None or (asked is not None and asked > record.start.asked):
+    if record.start and asked > record.start.asked and _is_of(record.start, asked):
+        return replace(record, start=_with_request(record.start, observed.timeouts, asked))
+    if record.start is None or asked > record.start.asked:
         start = _start(observed, tracked, name)
         known = before.start or _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
@@ -53,6 +57,23 @@ def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:
     return start.asked > tracked.began or (
         before is not None and before.power is not Power.POWERING_UP
     )
+
+
+def _is_of(start: Start, asked: float) -> bool:
+    """Whether a request is that of a start which SLURM's states have shown without one.
+
+    All readings since then have shown the node powering up: SLURM has begun no other start.
+    """
+    return start.noticed_at > 0 and asked <= start.noticed_at + CALLED_S
+
+
+def _with_request(start: Start, timeouts: Timeouts, asked: float) -> Start:
+    """Return a start with its request: what was done for it since it was noticed stays.
+
+    If SLURM has called ResumeProgram later than that, VMs may be older than the call.
+    """
+    oldest = start.oldest if asked > start.noticed_at else asked - timeouts.skew_s
+    return replace(start, asked=asked, oldest=oldest, noticed_at=0)
 
 
 def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> Start | None:
