@@ -128,7 +128,7 @@ AGAIN_S = 10
 """After that it calls again, where a call has no answer."""
 SHOWN_S = 15
 """So soon after an insert was accepted its VMs are there: the daemon takes 20 s for enough."""
-HISTORY_S = 10
+HISTORY_S = 20
 """So old a stale list may be."""
 ZONES = {name: f"europe-west4-{name}" for name in "abcd"}
 
