@@ -64,7 +64,8 @@ def test_those_whose_time_was_over_first_are_probed_first():
         {
             "at": 111,
             "nodes": {"spot-0": "powering_up"},
-            "vms": {"spot-0": "RUNNING in a since 105", ALL: "STAGING in a since 101"},
+            # They boot again.
+            "vms": {"spot-0": "RUNNING in a since 105", ALL: "REPAIRING in a since 101"},
         }
     )
     played.round(
