@@ -127,7 +127,7 @@ def test_what_this_release_of_pytorch_lacks_is_told(lab: Lab) -> None:
     shown = lab.ada.run(
         "cd ddp && sbatch --wait -o lacks.out ddp-cpu.sbatch --fsdp; cat lacks.out", check=False
     )
-    # Debian's 1.13.1 says of itself 1.13.0a0.
+    # Debian's package of 1.13.1 reports the version 1.13.0a0.
     assert "--fsdp needs PyTorch 2.6, and this is 1.13." in shown
 
 

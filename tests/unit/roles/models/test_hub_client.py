@@ -93,10 +93,7 @@ def test_one_that_fails_leaves_the_former_one(install, tmp_path: Path) -> None:
     install(top / "lock-debian-12")
     done = install(top / "lock-debian-13", code=1)
     assert done.returncode == 1
-    assert done.stderr == (
-        "the client can't be installed: name a mirror of PyPI in /etc/pip.conf of this host, or do "
-        "without\n"
-    )
+    assert done.stderr == "the client can't be installed: do without\n"
     assert (top / "current").readlink() == top / "lock-debian-12"
     assert not (top / "lock-debian-13").exists()
 

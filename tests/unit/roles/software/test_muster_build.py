@@ -146,7 +146,7 @@ def test_what_is_neither_file_nor_folder_nor_link_is_refused(
         ("touch {root}/x; false; echo unreached", "exit status 1; the command was"),
         ("true", "the command ended well, but put nothing into the folder"),
         (
-            "echo 'cause: error sending request for url (https://pypi.org/simple/six/)'; false",
+            "echo 'cause: error sending request for url (https://pip.example/simple/six/)'; false",
             "(packages come from PyPI, or the mirror that /etc/uv/uv.toml of this host names)",
         ),
         ("echo Read-only file system; false", "(a build can write to its folder and to $TMPDIR"),
