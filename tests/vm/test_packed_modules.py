@@ -67,7 +67,7 @@ def five() -> Iterator[Site]:
     with site.booted(clients=4, disk="8G") as machines:
         server = machines.server
         server.check("mke2fs -q -t ext4 /dev/vda && mkdir /apps")
-        server.check("echo '/dev/vda /apps ext4' >>/etc/fstab && mount /apps")
+        server.check("echo '/dev/vda /apps ext4 nosuid,nodev' >>/etc/fstab && mount /apps")
         server.check(f"cat >/opt/environment.py <<'end'\n{ENVIRONMENT.read_text()}end")
         machines.define(cluster("1"))
         machines.play(roles=site.STORAGE)
