@@ -147,11 +147,6 @@ def _noted(
         return record.without_vm()
     if vm.status in STOPPED:
         return record
-    if vm.created < start.oldest and observed.vms_at <= max(start.asked, start.noticed_at):
-        # Perhaps it has booted since this list, and before SLURM asked. A later list may be from
-        # before that, too: its node is released then, as it does not register. To wait for longer
-        # would delete VMs that SLURM accepts.
-        return record
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
         record, facts = record.to(Phase.CREATED, observed.vms_at), None

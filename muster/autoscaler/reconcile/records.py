@@ -23,6 +23,7 @@ from muster.autoscaler.reconcile.model import (
     Insert,
     Node,
     Vm,
+    VmList,
 )
 
 T = TypeVar("T")
@@ -62,7 +63,8 @@ class Start:
     asked: float
     """When SLURM asked for it; without a request, not before this time."""
     oldest: float
-    """A VM that was made before is from before SLURM asked: its registration is not accepted."""
+    """A VM that was made before is from before SLURM asked: its registration is not accepted,
+    unless it has booted since."""
     noticed_at: float = 0
     """Without a request, when it was first known to be powering up."""
     doubted_at: float = 0
@@ -82,6 +84,8 @@ class Start:
     """Why it waits until `again`."""
     permanent_error: str = ""
     """Why no further try helps."""
+    ran_before: frozenset[str] = frozenset()
+    """Ids of VMs that ran before SLURM asked, by a list that was asked for before that."""
     leaving: frozenset[str] = frozenset()
     """Ids of its VMs that were listed as leaving: they don't run any more, whatever a list says."""
     deletion_failure: Failure | None = None
@@ -245,7 +249,7 @@ class Readings:
 
     nodes: Mapping[str, Node]
     nodes_at: float
-    vms: object
+    vms: VmList
     vms_at: float
     requests: object
 

@@ -2,8 +2,9 @@
 
 import math
 from dataclasses import replace
+from itertools import chain
 
-from muster.autoscaler.reconcile.model import Power
+from muster.autoscaler.reconcile.model import RUNNING, Power
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
 from muster.autoscaler.reconcile.release_results import released
@@ -28,6 +29,7 @@ def with_start(
         return replace(record, start=_with_request(record.start, observed.timeouts, asked))
     if record.start is None or asked > record.start.asked:
         start = _start(observed, tracked, name)
+        start = replace(start, ran_before=_ran_before(observed, tracked, name, start.asked))
         known = before.start or _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
         return record
@@ -43,6 +45,19 @@ def with_start(
     # chosen now, and one list that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
     return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
+
+
+def _ran_before(
+    observed: ObservedState, tracked: TrackedState, name: str, asked: float
+) -> frozenset[str]:
+    """Return the ids of a node's VMs that ran by a list that was asked for before SLURM asked."""
+    lists = [(observed.vms, observed.vms_at)]
+    if tracked.read:
+        lists.append((tracked.read.vms, tracked.read.vms_at))
+    listed = [vms.by_name.get(name, ()) for vms, at in lists if at <= asked]
+    deletions = tracked.node(name).deletions.values()
+    deleted = [deletion.vm for deletion in deletions if deletion.asked_at <= asked]
+    return frozenset(vm.id for vm in chain(deleted, *listed) if vm.status == RUNNING)
 
 
 def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:
@@ -90,7 +105,9 @@ def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> 
     ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
     if not start.doubted_at or observed.nodes_at < ends_at:
         return None
-    return Start(start.doubted_at, start.oldest, noticed_at=observed.now)
+    return Start(
+        start.doubted_at, start.oldest, noticed_at=observed.now, ran_before=start.ran_before
+    )
 
 
 def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:

@@ -6,9 +6,6 @@ from muster.autoscaler.reconcile.model import NOT_UP, RUNNING, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord, VmFacts
 
-RAN = NOT_UP | {RUNNING}
-"""Statuses of VMs that run, or did."""
-
 
 def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
     """Return a node's VM, without those that have gone since they were listed.
@@ -59,9 +56,11 @@ def left_over(record: NodeRecord, vm: Vm) -> bool:
     """Whether a VM is from before SLURM asked, so that SLURM does not accept its registration.
 
     What counts for SLURM is when the VM booted: one that did not run yet when SLURM asked, such as
-    one that was made for an earlier request and came late, is accepted. Its id is in the record.
+    one that was made for an earlier request and came late, is accepted. So a VM that runs is left
+    over only if a list from before had it running; its node's boot has a deadline in any case.
     """
-    if record.start is None or vm.created >= record.start.oldest:
+    start = record.start
+    if start is None or vm.created >= start.oldest or (record.vm and vm.id == record.vm.id):
         return False
-    own = record.vm.id if record.vm else ""
-    return vm.id != own and (bool(own) or vm.status in RAN)
+    # If a list has had a VM of this start, that is the node's.
+    return vm.status in NOT_UP or vm.id in start.ran_before or bool(record.vm and record.vm.id)
