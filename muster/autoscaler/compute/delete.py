@@ -58,6 +58,8 @@ class _Deletion:
     """When it may be sent."""
     sent: bool = False
     """Google gets its call, or has it."""
+    withdrawn: bool = False
+    """It is not wanted any more: if Google refuses that call, there is no other one."""
     until: float = 0
     """Deadline, from the first try: thousands may wait before it."""
     tried: int = 0
@@ -169,7 +171,9 @@ class Deletes:
             if deletion is None:
                 deletion = self._pending[vm.id] = _Deletion(vm, now, urgent=urgent)
                 self._put(now, deletion)
-            elif urgent and not deletion.urgent:
+                return
+            deletion.withdrawn = False
+            if urgent and not deletion.urgent:
                 deletion.urgent = True
                 if deletion.queued:
                     self._put(now, deletion)
@@ -195,7 +199,9 @@ class Deletes:
         """
         with self._changed:
             deletion = self._pending.get(vm.id)
-            if deletion and not deletion.sent:
+            if deletion and deletion.sent:
+                deletion.withdrawn = True
+            elif deletion:
                 self._end(deletion, WITHDRAWN)
 
     def _end(self, deletion: _Deletion, failure: Failure | None) -> None:
@@ -350,7 +356,11 @@ class Deletes:
             message = f"delete {deletion.vm.name}: {error.reason} {error}"
             self._transport.refusals.add(method, error.reason, message)
             deletion.tried += 1
-            self._put(again, deletion)
+            with self._changed:
+                if deletion.withdrawn:
+                    self._end(deletion, WITHDRAWN)
+                else:
+                    self._put(again, deletion)
         else:
             self._end(deletion, _why(error))
 

@@ -103,7 +103,7 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
     """
     node = observed.nodes.get(vm.name)
     if observed.is_powering_up(vm.name):
-        return LEFT_OVER if left_over(record, vm) else ""
+        return LEFT_OVER if left_over(observed.timeouts, record, vm) else ""
     if record.phase is Phase.RELEASED:
         # Not before slurmctld shows the release: until then the node may come into service.
         works = vm.status not in NOT_UP

@@ -62,7 +62,7 @@ def _job_pools(
             pools.add(tracked.inserts[record.insert].choice.pool)
         elif record.vm and record.vm.pool:
             pools.add(record.vm.pool)
-        elif vm and not left_over(record, vm) and vm.status not in NOT_UP:
+        elif vm and not left_over(observed.timeouts, record, vm) and vm.status not in NOT_UP:
             pools.add(vm.pool)
     return frozenset(pools)
 

@@ -130,7 +130,7 @@ def _noted(
 ) -> NodeRecord:
     """Take from the newest list how far a node's VM is."""
     facts = record.vm
-    if vm is None or left_over(record, vm):
+    if vm is None or left_over(observed.timeouts, record, vm):
         if (
             facts
             and not facts.lacking_at
@@ -183,7 +183,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
 
 def _overdue_reason(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> str:
     waited = f"{timeouts.verdict_s:.0f} s"
-    if left_over(record, vm):
+    if left_over(timeouts, record, vm):
         failure = started(record).deletion_failure
         why = f": {sentence(failure)}" if failure else ""
         return (

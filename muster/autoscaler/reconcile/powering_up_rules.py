@@ -90,7 +90,7 @@ def _is_vm_overdue(known: Listed | Unlisted) -> bool:
 
 
 def _is_left_over(known: Listed) -> bool:
-    return left_over(known.record, known.vm)
+    return left_over(known.observed.timeouts, known.record, known.vm)
 
 
 def _has_stopped(known: Listed) -> bool:

@@ -12,7 +12,7 @@ By what SLURM takes a node for:
   without this cluster's label are not read.
 
 A node comes back by SLURM's own means (`ReleaseNodes`), and no VM that runs is deleted before
-slurmctld shows that its node is not in service any more.
+slurmctld shows that its node is not in service any more, or not yet on that VM.
 `transitions` has this as a table.
 """
 

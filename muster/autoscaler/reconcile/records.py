@@ -84,8 +84,8 @@ class Start:
     """Why it waits until `again`."""
     permanent_error: str = ""
     """Why no further try helps."""
-    ran_before: frozenset[str] = frozenset()
-    """Ids of VMs that ran before SLURM asked, by a list that was asked for before that."""
+    ran_before: frozenset[str] | None = None
+    """Ids of VMs that ran before SLURM asked, by what was listed before; None: nothing was."""
     leaving: frozenset[str] = frozenset()
     """Ids of its VMs that were listed as leaving: they don't run any more, whatever a list says."""
     deletion_failure: Failure | None = None

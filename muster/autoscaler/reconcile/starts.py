@@ -29,7 +29,7 @@ def with_start(
         return replace(record, start=_with_request(record.start, observed.timeouts, asked))
     if record.start is None or asked > record.start.asked:
         start = _start(observed, tracked, name)
-        start = replace(start, ran_before=_ran_before(observed, tracked, name, start.asked))
+        start = replace(start, ran_before=_ran_before(observed, tracked, name, start.oldest))
         known = before.start or _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
         return record
@@ -48,16 +48,21 @@ def with_start(
 
 
 def _ran_before(
-    observed: ObservedState, tracked: TrackedState, name: str, asked: float
-) -> frozenset[str]:
-    """Return the ids of a node's VMs that ran by a list that was asked for before SLURM asked."""
+    observed: ObservedState, tracked: TrackedState, name: str, oldest: float
+) -> frozenset[str] | None:
+    """Return the ids of a node's VMs that ran by what was listed before a time; None: nothing was.
+
+    A list may be as new as its answer, some seconds younger than the question.
+    """
     lists = [(observed.vms, observed.vms_at)]
     if tracked.read:
         lists.append((tracked.read.vms, tracked.read.vms_at))
-    listed = [vms.by_name.get(name, ()) for vms, at in lists if at <= asked]
+    listed = [vms.by_name.get(name, ()) for vms, at in lists if 0 < at <= oldest]
     deletions = tracked.node(name).deletions.values()
-    deleted = [deletion.vm for deletion in deletions if deletion.asked_at <= asked]
-    return frozenset(vm.id for vm in chain(deleted, *listed) if vm.status == RUNNING)
+    asked_for = [deletion.vm for deletion in deletions if deletion.asked_at <= oldest]
+    if not (listed or asked_for):
+        return None
+    return frozenset(vm.id for vm in chain(asked_for, *listed) if vm.status == RUNNING)
 
 
 def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:

@@ -3,7 +3,7 @@
 import math
 
 from muster.autoscaler.reconcile.model import NOT_UP, RUNNING, Vm
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.reconcile.records import NodeRecord, VmFacts
 
 
@@ -20,7 +20,7 @@ def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
         return None if is_gone(observed, record, vms[0]) else vms[0]
     return min(
         (vm for vm in vms if not is_gone(observed, record, vm)),
-        key=lambda vm: (vm.status != RUNNING, left_over(record, vm), vm.created),
+        key=lambda vm: (vm.status != RUNNING, left_over(observed.timeouts, record, vm), vm.created),
         default=None,
     )
 
@@ -52,15 +52,21 @@ def gone_at(observed: ObservedState, record: NodeRecord, vm: Vm) -> float:
     return refused_at if older or refused_at >= observed.vms_at else math.inf
 
 
-def left_over(record: NodeRecord, vm: Vm) -> bool:
-    """Whether a VM is from before SLURM asked, so that SLURM does not accept its registration.
+def left_over(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> bool:
+    """Whether a VM is from before SLURM asked, and not the node's.
 
-    What counts for SLURM is when the VM booted: one that did not run yet when SLURM asked, such as
-    one that was made for an earlier request and came late, is accepted. So a VM that runs is left
-    over only if a list from before had it running; its node's boot has a deadline in any case.
+    SLURM accepts no registration of a VM that booted before. One that did not run yet when SLURM
+    asked, such as one that was made for an earlier request and came late, is accepted: so a VM that
+    runs is left over only if a list from before had it running. If there is no such list, as after
+    a restart, it counts how long before it was made: each VM has `made_s` until it runs.
     """
-    start = record.start
-    if start is None or vm.created >= start.oldest or (record.vm and vm.id == record.vm.id):
+    start, own = record.start, record.vm.id if record.vm else ""
+    if start is None or vm.created >= start.oldest or vm.id == own:
         return False
-    # If a list has had a VM of this start, that is the node's.
-    return vm.status in NOT_UP or vm.id in start.ran_before or bool(record.vm and record.vm.id)
+    if own or vm.status in NOT_UP:
+        return True
+    if vm.status != RUNNING:
+        return False
+    if start.ran_before is None:
+        return vm.created < start.oldest - timeouts.made_s
+    return vm.id in start.ran_before

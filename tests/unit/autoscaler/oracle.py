@@ -260,8 +260,14 @@ class Oracle:
             self.wrong.append(f"{name}: a later VM in {zone} is deleted than was meant")
         elif vm in self._foreign:
             self.wrong.append(f"{name} in {zone} is not the cluster's, and is deleted")
-        elif name in self._asked and self._works.get(vm, 0) >= self._resumed[name]:
+        elif name in self._asked and self._is_accepted(vm):
             self.wrong.append(f"SLURM waits for {name} and its new VM in {zone} is deleted")
+
+    def _is_accepted(self, vm: Place) -> bool:
+        """Whether slurmctld accepts a VM's registration: it was made, or runs, since it asked."""
+        if vm not in self._works:
+            return False
+        return max(self._works[vm], self._ran.get(vm, 0)) >= self._resumed[vm[0]]
 
     # --- the end
 

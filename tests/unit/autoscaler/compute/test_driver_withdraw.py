@@ -70,13 +70,34 @@ def test_one_that_waits_for_another_try_ends(harness: DriverHarness, vm: Vm):
     harness.fault("instances.delete", times=1000, error=BUSY)
     harness.google.submit(Delete(vm, "idle"))
     until(lambda: harness.calls().get("instances.delete", 0) >= 3)
-    while not harness.events:
-        # Meanwhile the next try may be under way.
-        harness.google.submit(Withdraw(vm))
+    # Meanwhile the next try may be under way.
+    harness.google.submit(Withdraw(vm))
     assert harness.take_events(1) == [Deleted(vm, WITHDRAWN)]
     calls = harness.calls()["instances.delete"]
     harness.clock.sleep(30)
     assert harness.calls()["instances.delete"] == calls
+
+
+def test_one_that_google_refuses_meanwhile_is_not_sent_again(harness: DriverHarness, vm: Vm):
+    harness.fault("instances.delete", times=1, error=BUSY)
+    during(harness, "DELETE", lambda: harness.google.submit(Withdraw(vm)))
+    assert harness.delete(vm).failure == WITHDRAWN
+    harness.clock.sleep(30)
+    assert harness.calls()["instances.delete"] == 1
+    assert harness.names() == {NAME}
+
+
+def test_one_that_is_asked_for_again_before_google_refuses_it_is_sent_again(
+    harness: DriverHarness, vm: Vm
+):
+    def again() -> None:
+        harness.google.submit(Withdraw(vm))
+        harness.google.submit(Delete(vm, "idle"))
+
+    harness.fault("instances.delete", times=1, error=BUSY)
+    during(harness, "DELETE", again)
+    assert harness.delete(vm).failure is None
+    assert harness.names() == set()
 
 
 def test_of_one_that_nobody_asked_for_nothing_is_said(harness: DriverHarness, vm: Vm):
