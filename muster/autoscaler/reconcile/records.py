@@ -84,8 +84,9 @@ class Start:
     """Why it waits until `again`."""
     permanent_error: str = ""
     """Why no further try helps."""
-    ran_before: frozenset[str] | None = None
-    """Ids of VMs that ran before SLURM asked, by what was listed before; None: nothing was."""
+    ran_by: Mapping[str, float] = field(default_factory=dict)
+    """VM's id -> by when it ran, as far as lists said when the start began: when one had it
+    running, or `made_s` after the last one that had it as coming."""
     leaving: frozenset[str] = frozenset()
     """Ids of its VMs that were listed as leaving: they don't run any more, whatever a list says."""
     deletion_failure: Failure | None = None

@@ -2,9 +2,8 @@
 
 import math
 from dataclasses import replace
-from itertools import chain
 
-from muster.autoscaler.reconcile.model import RUNNING, Power
+from muster.autoscaler.reconcile.model import NOT_UP, RUNNING, Power
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
 from muster.autoscaler.reconcile.release_results import released
@@ -29,7 +28,7 @@ def with_start(
         return replace(record, start=_with_request(record.start, observed.timeouts, asked))
     if record.start is None or asked > record.start.asked:
         start = _start(observed, tracked, name)
-        start = replace(start, ran_before=_ran_before(observed, tracked, name, start.oldest))
+        start = replace(start, ran_by=_ran_by(observed, tracked, name))
         known = before.start or _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
         return record
@@ -47,22 +46,21 @@ def with_start(
     return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
 
 
-def _ran_before(
-    observed: ObservedState, tracked: TrackedState, name: str, oldest: float
-) -> frozenset[str] | None:
-    """Return the ids of a node's VMs that ran by what was listed before a time; None: nothing was.
-
-    A list may be as new as its answer, some seconds younger than the question.
-    """
-    lists = [(observed.vms, observed.vms_at)]
-    if tracked.read:
-        lists.append((tracked.read.vms, tracked.read.vms_at))
-    listed = [vms.by_name.get(name, ()) for vms, at in lists if 0 < at <= oldest]
-    deletions = tracked.node(name).deletions.values()
-    asked_for = [deletion.vm for deletion in deletions if deletion.asked_at <= oldest]
-    if not (listed or asked_for):
-        return None
-    return frozenset(vm.id for vm in chain(asked_for, *listed) if vm.status == RUNNING)
+def _ran_by(observed: ObservedState, tracked: TrackedState, name: str) -> dict[str, float]:
+    """Return by when the VMs of a node ran, by the last lists and by the deletions of them."""
+    read = tracked.read
+    lists = [(observed.vms_at, observed.vms), *([(read.vms_at, read.vms)] if read else [])]
+    seen = [(at, vm) for at, vms in lists for vm in vms.by_name.get(name, ())]
+    seen += [(one.asked_at, one.vm) for one in tracked.node(name).deletions.values()]
+    times: dict[str, float] = {}
+    ran: set[str] = set()
+    for at, vm in sorted(seen, key=lambda one: one[0]):
+        if vm.status == RUNNING:
+            ran.add(vm.id)
+            times[vm.id] = min(at, times.get(vm.id, vm.created + observed.timeouts.made_s))
+        elif vm.status not in NOT_UP and vm.id not in ran:
+            times[vm.id] = at + observed.timeouts.made_s
+    return times
 
 
 def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:
@@ -110,9 +108,7 @@ def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> 
     ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
     if not start.doubted_at or observed.nodes_at < ends_at:
         return None
-    return Start(
-        start.doubted_at, start.oldest, noticed_at=observed.now, ran_before=start.ran_before
-    )
+    return Start(start.doubted_at, start.oldest, noticed_at=observed.now, ran_by=start.ran_by)
 
 
 def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:

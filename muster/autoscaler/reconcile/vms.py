@@ -57,16 +57,12 @@ def left_over(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> bool:
 
     SLURM accepts no registration of a VM that booted before. One that did not run yet when SLURM
     asked, such as one that was made for an earlier request and came late, is accepted: so a VM that
-    runs is left over only if a list from before had it running. If there is no such list, as after
-    a restart, it counts how long before it was made: each VM has `made_s` until it runs.
+    runs is left over only if it ran before, by a list, or as its time to run was over then.
     """
     start, own = record.start, record.vm.id if record.vm else ""
     if start is None or vm.created >= start.oldest or vm.id == own:
         return False
     if own or vm.status in NOT_UP:
         return True
-    if vm.status != RUNNING:
-        return False
-    if start.ran_before is None:
-        return vm.created < start.oldest - timeouts.made_s
-    return vm.id in start.ran_before
+    ran_by = start.ran_by.get(vm.id, vm.created + timeouts.made_s)
+    return vm.status == RUNNING and ran_by <= start.oldest

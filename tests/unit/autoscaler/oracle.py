@@ -88,8 +88,7 @@ class Oracle:
 
     def in_service(self, name: str, now: float) -> None:
         """A node has registered."""
-        idle_s = abs(self._idle_s - self._asked[name][2]) if name in self._asked else 0
-        took = self._settled(name, now) - idle_s
+        took = self._worked(name, now)
         if self.healthy in name:
             self.slowest_s = max(self.slowest_s, took)
             if took > self.healthy_s:
@@ -105,7 +104,9 @@ class Oracle:
         """
         if vm in self._works and not unseen:
             self.wrong.append(f"{name} is in service on a sound VM in {vm[1]} and is released")
-        self._settled(name, now)
+        took = self._worked(name, now)
+        if self.healthy in name and took > self.healthy_s:
+            self.wrong.append(f"{name} is healthy and is released after {took:.1f} s")
 
     def held(self, name: str, vm: Place | None, *, busy: bool, unseen: bool) -> None:
         """A node is released that somebody has drained or set down; `unseen` as in `released`.
@@ -205,6 +206,11 @@ class Oracle:
     def _took(self, name: str, now: float) -> float:
         asked, unreachable_s, _ = self._asked[name]
         return now - asked - (self._unreachable_s - unreachable_s)
+
+    def _worked(self, name: str, now: float) -> float:
+        """A node has its verdict; return how long it took, without what is excused."""
+        idle_s = abs(self._idle_s - self._asked[name][2]) if name in self._asked else 0
+        return self._settled(name, now) - idle_s
 
     def _settled(self, name: str, now: float) -> float:
         if name not in self._asked:
