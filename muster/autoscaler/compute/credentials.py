@@ -15,8 +15,9 @@ log = logging.getLogger("muster")
 # The metadata server gives the same token until 5 minutes before it expires:
 # https://cloud.google.com/compute/docs/access/authenticate-workloads#applications
 AHEAD_S = 240.0
-AGAIN_S = 5.0
-"""Seconds between two tries while there is no new token, and between two looks at the clock."""
+AGAIN_S = 2.0
+"""Seconds between two tries while there is no new token, and between two looks at the clock. Calls,
+which pause for 8 s at most, are sent within 10 s when the token's endpoint answers again."""
 
 
 class Token:

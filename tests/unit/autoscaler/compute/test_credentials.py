@@ -12,7 +12,7 @@ from google.oauth2.credentials import Credentials
 from quick import FastClock
 
 from muster.autoscaler.clock import Clock
-from muster.autoscaler.compute import credentials
+from muster.autoscaler.compute import api_client, credentials
 from muster.autoscaler.compute.credentials import Token
 from muster.gcp.api import CloudError
 
@@ -135,3 +135,8 @@ def test_after_an_outage_of_its_endpoint_a_new_one_comes_soon(
     source.down = False
     until(lambda: source.refreshed == 2, 1)
     assert token.header(0) == "Bearer token-2"
+
+
+def test_calls_are_sent_within_ten_seconds_when_there_is_a_token_again():
+    longest_s = max(api_client.pause_s(tried) for tried in range(100))
+    assert longest_s + credentials.AGAIN_S <= 10
