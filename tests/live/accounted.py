@@ -7,12 +7,15 @@ talks to the sacctmgr of the container.
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import yaml
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import plan
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import State
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import (
     unknown_tres,
     wanted,
@@ -27,6 +30,8 @@ from emulation import EMULATED_CGROUP, EMULATED_SLURM, Emulation, emulated, wait
 
 from muster.cli.render import by_name
 from muster.definition import PACKAGED_SLURM, Definition, load
+from muster.definition.schema.limits import Qos
+from muster.definition.schema.people import Account
 from muster.render import limits, people
 from muster.render.slurm import render
 from muster_sandbox.containers import base_image
@@ -105,12 +110,47 @@ def for_release(definition: Definition, release: str, slurm: Mapping[str, str | 
     return replace(definition, cluster=cluster)
 
 
+def with_limits(definition: Definition, more: Mapping[str, Any]) -> Definition:
+    """Return a definition with more in `accounts` and `qos`."""
+    cluster = definition.cluster
+    said = cluster.model_dump(include={"accounts", "qos"}, exclude_unset=True)
+    changed = merged(said, more)
+    update = {
+        "accounts": {
+            name: Account.model_validate(account) for name, account in changed["accounts"].items()
+        },
+        "qos": {name: Qos.model_validate(qos) for name, qos in changed["qos"].items()},
+    }
+    return replace(definition, cluster=cluster.model_copy(update=update))
+
+
+def _wish(definition: Definition) -> State:
+    return wanted(
+        people.accounts(definition), people.account_users(definition), limits.qos(definition)
+    )
+
+
+def change_accounts(
+    lab: Emulation, before: Definition, after: Definition, shown: Callable[[], object]
+) -> None:
+    """Bring slurmdbd from what a definition says to what another one says; it is not read.
+
+    slurmdbd does not wait for slurmctld, so `shown` must show each change there.
+    """
+    slurmdbd = InContainer(lab, after.cluster.name)
+    for command in plan(after.cluster.name, _wish(before), _wish(after)):
+        old = shown()
+        assert slurmdbd.change(command) is None, command
+        wait_for(
+            lambda old=old: shown() != old,
+            lambda command=command: f"slurmctld heard of {command}: {shown()}",
+        )
+
+
 def set_accounts(lab: Emulation, definition: Definition, *, slurmctld_runs: bool = True) -> None:
     """Bring accounts, QoS and limits to what the definition says, as the role `accounts` does."""
     slurmdbd = InContainer(lab, definition.cluster.name)
-    wish = wanted(
-        people.accounts(definition), people.account_users(definition), limits.qos(definition)
-    )
+    wish = _wish(definition)
     if slurmctld_runs:
         wait_for(
             lambda: not unknown_tres(wish, slurmdbd.state().tres), lambda: str(slurmdbd.state())

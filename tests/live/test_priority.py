@@ -5,18 +5,27 @@ The nodes are emulated (emulation.py), accounting is real (accounted.py).
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
-from accounted import accounted, for_release, lab_of_page, set_accounts
+from accounted import (
+    accounted,
+    change_accounts,
+    for_release,
+    lab_of_page,
+    set_accounts,
+    with_limits,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan import (
     MINUTES,
     commands,
     parse,
     wanted,
 )
-from documentation import ROOT, Page
+from documentation import ROOT, Page, merged
 from emulation import Emulation, wait_for
 
 from muster.definition import Definition
@@ -69,6 +78,31 @@ class TenPeople:
         """Cancel all jobs and wait until they have ended."""
         self.run("sh", "-c", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
         wait_for(lambda: not self.run("squeue", "--noheader"), lambda: self.run("squeue", "--long"))
+
+    def limits(self) -> list[str]:
+        """Return the limits that slurmctld has, without what is used of them."""
+        shown = self.run("scontrol", "--oneliner", "show", "assoc_mgr", "flags=assoc,qos")
+        # Those of each user and account in a QoS are shown only where there were jobs.
+        shown = re.sub(r"\S+=\{[^}]*\}|\([^)]*\)", "", shown)
+        return re.findall(r"\b(?:(?:Grp|Max)\w+|Priority)=\S*", shown)
+
+    @contextmanager
+    def limited(self, more: Mapping[str, Any]) -> Iterator[None]:
+        """Set limits on the cluster; at the end no job is left, and limits are what they were."""
+        shown = self.limits()
+        # In the same command, so that each change shows.
+        priorities = {
+            name: {"priority": self.definition.cluster.qos[name].priority + 1}
+            for name in more.get("qos", {})
+        }
+        narrow = with_limits(self.definition, merged(more, {"qos": priorities}))
+        try:
+            change_accounts(self.emulation, self.definition, narrow, self.limits)
+            yield
+        finally:
+            self.empty()
+            change_accounts(self.emulation, narrow, self.definition, self.limits)
+            assert self.limits() == shown
 
 
 @pytest.fixture(scope="module", params=list(base_image.RELEASES))
@@ -250,6 +284,158 @@ def test_a_limit_lets_one_job_wait_and_its_neighbour_run(lab, case):
     assert f"The limit: {said}" in lab.as_user(login, "muster-job", waits)
 
 
+SET_AND_REFUSED = {
+    # A QoS that limits the same goes before accounts.
+    "max_wall of an account": (
+        {
+            "accounts": {"students": {"max_wall": "01:00:00"}},
+            "qos": {"scavenger": {"max_wall": None}},
+        },
+        [],
+        ["finn", "--gpus=1", "--qos=scavenger", "--time=02:00:00"],
+        "AssocMaxWallDurationPerJobLimit",
+        ["finn", "--gpus=1", "--qos=scavenger", "--time=01:00:00"],
+    ),
+    "max_submit_jobs of a user": (
+        {"accounts": {"students": {"associations": {"eve": {"max_submit_jobs": 1}}}}},
+        [["eve", "--gpus=1"]],
+        ["eve", "--gpus=1"],
+        "AssocMaxSubmitJobLimit",
+        ["finn", "--gpus=1"],
+    ),
+    "max_tres_per_job of a user": (
+        {"accounts": {"students": {"associations": {"eve": {"max_tres_per_job": {"gpu": 1}}}}}},
+        [],
+        ["eve", "--gpus=2"],
+        "AssocMaxGRESPerJob",
+        ["eve", "--gpus=1"],
+    ),
+    "max_tres_per_node of a user": (
+        {"accounts": {"students": {"associations": {"eve": {"max_tres_per_node": {"gpu": 1}}}}}},
+        [],
+        ["eve", "--gpus=2", "--nodes=1"],
+        "AssocMaxGRESPerNode",
+        ["eve", "--gpus=1", "--nodes=1"],
+    ),
+    "grp_submit_jobs of an account": (
+        {"accounts": {"students": {"grp_submit_jobs": 1}}},
+        [["finn", "--gpus=1"]],
+        ["gil", "--gpus=1"],
+        "AssocGrpSubmitJobsLimit",
+        ["bob", "--gpus=1"],
+    ),
+    "max_tres_per_job of a QoS": (
+        {"qos": {"normal": {"max_tres_per_job": {"gpu": 2}}}},
+        [],
+        ["bob", "--gpus=3"],
+        "QOSMaxGRESPerJob",
+        ["bob", "--gpus=2"],
+    ),
+    "max_tres_per_node of a QoS": (
+        {"qos": {"normal": {"max_tres_per_node": {"gpu": 1}}}},
+        [],
+        ["bob", "--gpus=2", "--nodes=1"],
+        "QOSMaxGRESPerNode",
+        ["bob", "--gpus=1", "--nodes=1"],
+    ),
+    "grp_submit_jobs of a QoS": (
+        {"qos": {"normal": {"grp_submit_jobs": 1}}},
+        [["bob", "--gpus=1"]],
+        ["cleo", "--gpus=1"],
+        "QOSGrpSubmitJobsLimit",
+        ["cleo", "--gpus=1", "--qos=long"],
+    ),
+    "max_submit_jobs_per_account of a QoS": (
+        {"qos": {"normal": {"max_submit_jobs_per_account": 1}}},
+        [["bob", "--gpus=1"]],
+        ["cleo", "--gpus=1"],
+        "MaxSubmitJobsPerAccount",
+        ["finn", "--gpus=1"],
+    ),
+}
+"""Limits that the page's definition has not: what is set, jobs that are there, one that is refused,
+what sbatch says, one that runs."""
+
+
+@pytest.mark.parametrize("case", SET_AND_REFUSED)
+def test_a_limit_that_is_set_refuses_one_job_and_its_neighbour_runs(lab, case):
+    limits, before, (login, *options), reason, (neighbour, *others) = SET_AND_REFUSED[case]
+    with lab.limited(limits):
+        for user, *asked in before:
+            lab.submit(user, *GPUS, "--hold", *asked)
+        assert f"sbatch: error: {reason}" in lab.refusal(login, *GPUS, "--hold", *options)
+        lab.runs(lab.submit(neighbour, *GPUS, *others))
+
+
+SET_AND_HELD = {
+    "grp_jobs of an account": (
+        {"accounts": {"students": {"grp_jobs": 1}}},
+        ["finn", "--gpus=1"],
+        ["gil", "--gpus=1"],
+        "PENDING AssocGrpJobsLimit",
+        ["bob", "--gpus=1"],
+    ),
+    "max_tres_per_account of a QoS": (
+        {"qos": {"normal": {"max_tres_per_account": {"gpu": 2}}}},
+        ["bob", "--gpus=2"],
+        ["cleo", "--gpus=1"],
+        "PENDING MaxGRESPerAccount",
+        ["finn", "--gpus=1"],
+    ),
+    "grp_tres_run_mins of a QoS": (
+        {"qos": {"normal": {"grp_tres_run_mins": {"gpu": 60}}}},
+        ["bob", "--gpus=1", "--time=01:00:00"],
+        ["cleo", "--gpus=1", "--time=01:00:00"],
+        "PENDING QOSGrpGRESRunMinutes",
+        ["cleo", "--gpus=1", "--time=01:00:00", "--qos=long"],
+    ),
+    "grp_jobs of a QoS": (
+        {"qos": {"normal": {"grp_jobs": 1}}},
+        ["bob", "--gpus=1"],
+        ["cleo", "--gpus=1"],
+        "PENDING QOSGrpJobsLimit",
+        ["cleo", "--gpus=1", "--qos=long"],
+    ),
+    "max_jobs_per_user of a QoS": (
+        {"qos": {"normal": {"max_jobs_per_user": 1}}},
+        ["bob", "--gpus=1"],
+        ["bob", "--gpus=1"],
+        "PENDING QOSMaxJobsPerUserLimit",
+        ["cleo", "--gpus=1"],
+    ),
+    "max_jobs_per_account of a QoS": (
+        {"qos": {"normal": {"max_jobs_per_account": 1}}},
+        ["bob", "--gpus=1"],
+        ["cleo", "--gpus=1"],
+        "PENDING MaxJobsPerAccount",
+        ["finn", "--gpus=1"],
+    ),
+}
+"""The same for jobs that wait, behind one that runs."""
+
+
+@pytest.mark.parametrize("case", SET_AND_HELD)
+def test_a_limit_that_is_set_lets_one_job_wait_and_its_neighbour_run(lab, case):
+    limits, (first, *asked), (login, *options), state, (neighbour, *others) = SET_AND_HELD[case]
+    with lab.limited(limits):
+        lab.runs(lab.submit(first, *GPUS, *asked))
+        waits = lab.submit(login, *GPUS, *options)
+        lab.runs(lab.submit(neighbour, *GPUS, *others))
+        lab.waits_for(waits, state)
+
+
+@pytest.mark.parametrize("limit", ["AllowQos=normal", "DenyQos=long"])
+def test_a_partition_refuses_a_qos_and_takes_another(lab, limit):
+    lab.run("scontrol", "create", "PartitionName=choosy", "Nodes=lab-cpu-01", limit)
+    choosy = ["--partition=choosy", "--mem=1G", "--time=10", "--output=/dev/null"]
+    try:
+        assert "Invalid qos" in lab.refusal("bob", *choosy, "--qos=long")
+        lab.runs(lab.submit("bob", *choosy, "--qos=normal"))
+    finally:
+        lab.empty()
+        lab.run("scontrol", "delete", "PartitionName=choosy")
+
+
 def test_the_priority_of_a_waiting_job_is_told_by_its_parts(lab):
     for _ in range(2):
         lab.runs(lab.submit("ada", *GPUS, "--qos=scavenger", "--gpus=4"))
@@ -329,24 +515,13 @@ def test_a_limit_that_is_changed_under_running_jobs_ends_none(lab):
     jobs = [lab.submit("eve", *GPUS, "--qos=scavenger", "--gpus=1") for _ in range(4)]
     for job in jobs:
         lab.runs(job)
-    cluster = lab.definition.cluster
-    students = cluster.accounts["students"]
-    narrow = students.model_copy(
-        update={
-            "grp_tres": students.grp_tres.model_copy(update={"gpu": 1}),
-            "associations": {
-                **students.associations,
-                "eve": students.associations["eve"].model_copy(update={"max_jobs": 1}),
-            },
-        }
-    )
-    changed = lab.definition.__class__(
-        **{
-            **vars(lab.definition),
-            "cluster": cluster.model_copy(
-                update={"accounts": {**cluster.accounts, "students": narrow}}
-            ),
-        }
+    changed = with_limits(
+        lab.definition,
+        {
+            "accounts": {
+                "students": {"grp_tres": {"gpu": 1}, "associations": {"eve": {"max_jobs": 1}}}
+            }
+        },
     )
     set_accounts(lab.emulation, changed)
     try:
