@@ -37,6 +37,9 @@ from muster.render.slurm import render
 from muster_sandbox.containers import base_image
 from muster_sandbox.containers.podman import as_root, podman
 
+SLURMDBD = (
+    "setpriv --reuid=slurm --regid=slurm --init-groups slurmdbd -D >/var/log/slurm/dbd.log 2>&1"
+)
 PASSWORD = "of-a-test"  # noqa: S105 - of a database in a container without a network address
 DATABASE = f"""
 install -d -o mysql -g mysql /run/mysqld
@@ -49,7 +52,7 @@ for i in $(seq 300); do mariadb --execute 'SELECT 1' >/dev/null 2>&1 && break; s
 mariadb --execute "CREATE DATABASE slurm_acct_db;
   CREATE USER slurm@localhost IDENTIFIED BY '{PASSWORD}';
   GRANT ALL ON slurm_acct_db.* TO slurm@localhost;"
-setsid setpriv --reuid=slurm --regid=slurm --init-groups slurmdbd -D >/var/log/slurm/dbd.log 2>&1 &
+setsid {SLURMDBD} &
 for i in $(seq 300); do sacctmgr -n show cluster >/dev/null 2>&1 && exit 0; sleep 0.2; done
 cat /var/log/slurm/dbd.log /var/log/mariadbd.log
 exit 1
@@ -163,6 +166,24 @@ def set_accounts(lab: Emulation, definition: Definition, *, slurmctld_runs: bool
         prune=False,
         busy=frozenset(),
     )
+
+
+@contextmanager
+def without_slurmdbd(lab: Emulation) -> Iterator[None]:
+    """Stop slurmdbd; at the end start it and wait until it answers."""
+    lab.run("pkill", "-x", "slurmdbd")
+    try:
+        wait_for(
+            lambda: lab.run("sh", "-c", "! sacctmgr show cluster >/dev/null 2>&1") == "",
+            lambda: lab.run("cat", "/var/log/slurm/dbd.log"),
+        )
+        yield
+    finally:
+        lab.start("sh", "-c", f"exec {SLURMDBD}")
+        wait_for(
+            lambda: "lab" in lab.run("sacctmgr", "--noheader", "show", "cluster", "format=cluster"),
+            lambda: lab.run("cat", "/var/log/slurm/dbd.log"),
+        )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from accounted import (
     lab_of_page,
     set_accounts,
     with_limits,
+    without_slurmdbd,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan import (
     MINUTES,
@@ -434,6 +435,18 @@ def test_a_partition_refuses_a_qos_and_takes_another(lab, limit):
     finally:
         lab.empty()
         lab.run("scontrol", "delete", "PartitionName=choosy")
+
+
+def test_limits_hold_while_slurmdbd_is_away_and_it_hears_of_the_jobs_later(lab):
+    with without_slurmdbd(lab.emulation):
+        assert "sbatch: error: QOSMaxGRESPerUser" in lab.refusal("bob", *GPUS, "--gpus=5")
+        lab.runs(lab.submit("bob", *GPUS, "--gpus=4"))
+        waits = lab.submit("bob", *GPUS, "--gpus=1")
+        runs = lab.submit("cleo", *GPUS, "--gpus=1")
+        lab.runs(runs)
+        lab.waits_for(waits, "PENDING QOSMaxGRESPerUser")
+    accounting = ["sacct", "--noheader", "--allocations", f"--jobs={runs}", "--format=state"]
+    wait_for(lambda: lab.run(*accounting).strip() == "RUNNING", lambda: lab.run(*accounting))
 
 
 def test_the_priority_of_a_waiting_job_is_told_by_its_parts(lab):
