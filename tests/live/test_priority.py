@@ -199,8 +199,13 @@ def test_each_line_of_the_page_does_what_the_page_says(lab, login, line, sees):
     if sees.startswith("it runs"):
         lab.runs(lab.as_user(login, "sh", "-c", line))
         return
-    # Refused, or told that it would wait for ever.
-    assert sees in lab.as_user(login, "sh", "-c", f"{line} 2>&1 || true")
+    told = sees.partition("taken, and told: `")[2]
+    if told:
+        assert told in lab.as_user(login, "sh", "-c", line)
+        return
+    with pytest.raises(MachineError) as refused:
+        lab.as_user(login, "sh", "-c", line)
+    assert sees in str(refused.value)
 
 
 def test_a_job_that_asks_for_no_time_has_that_of_its_partition_and_not_of_its_qos(lab):
@@ -522,6 +527,34 @@ def test_a_student_takes_everything_and_a_deadline_goes_first(lab):
     wait_for(lambda: lab.run(*trained).count("epochs are done") >= 2, lambda: lab.run(*trained))
     starts = re.findall(r"(\d+) of 1000 epochs are done", lab.run(*trained))
     assert int(starts[-1]) > 0
+
+
+def test_a_student_and_a_deadline_see_what_the_page_says(lab):
+    for program in ("train.sbatch", "train.py"):
+        podman("cp", str(ROOT / "examples/train" / program), f"{lab.emulation.name}:/home/gil")
+    lab.run("sh", "-c", "printf '#!/bin/sh\nsleep 600\n' >/home/jo/job.sh")
+    table = Page(ROOT / "docs/limits.md").table("who", "types, one after the other", "sees")
+    jobs: dict[str, str] = {}
+    for login, line, sees in table:
+        if line == "muster-job JOB":
+            said = [login, "muster-job", jobs[login]]
+            wait_for(
+                lambda said=said, sees=sees: sees in " ".join(lab.as_user(*said).split()),
+                lambda said=said: lab.as_user(*said),
+            )
+            continue
+        sbatch = line.replace("sbatch ", "sbatch --parsable ", 1)
+        jobs[login] = lab.as_user(login, "sh", "-c", sbatch)
+        if sees.startswith("it runs"):
+            lab.runs(jobs[login])
+        if login == "gil":
+            # From its first epoch on it hears signals.
+            trained = ["cat", f"/home/gil/train-{jobs[login]}.out"]
+            wait_for(
+                lambda trained=trained: "epochs are done" in lab.run(*trained),
+                lambda trained=trained: lab.run(*trained),
+            )
+    assert re.search(r"Restarts=1\b", lab.run("scontrol", "show", "job", jobs["gil"]))
 
 
 def test_a_limit_that_is_changed_under_running_jobs_ends_none(lab):
