@@ -1,7 +1,12 @@
 """The accounts mean something: they let some people's jobs in and others' not."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+from waiting import wait_for
+
+VARIABLES = Path(__file__).parents[2] / "molecule/cluster/group_vars/all.yml"
 ASSOCIATIONS = "sacctmgr -nP show association where cluster=trial format=account,user"
 
 
@@ -141,3 +146,73 @@ def test_users_have_no_rights_over_others(host):
     done = host.run("runuser -u ada -- sacctmgr -i add account mine cluster=trial")
     assert done.rc != 0
     assert "mine" not in host.run(ASSOCIATIONS).stdout
+
+
+def test_a_coordinator_changes_limits_in_their_own_account_alone(host):
+    shown = (
+        "sacctmgr -nP show association where cluster=trial user=ada woplimits "
+        "format=account,maxjobs"
+    )
+    before = {"lab-test|", "other|"}
+    assert set(host.check_output(shown).split()) == before
+    change = "sacctmgr -i modify user where name=ada cluster=trial account={} set MaxJobs={}"
+    try:
+        assert host.run(f"runuser -u alan -- {change.format('other', 1)}").rc != 0
+        assert set(host.check_output(shown).split()) == before
+        host.check_output(f"runuser -u alan -- {change.format('lab-test', 1)}")
+        assert set(host.check_output(shown).split()) == {"lab-test|1", "other|"}
+    finally:
+        for account in ("lab-test", "other"):
+            host.run(change.format(account, -1))
+    assert set(host.check_output(shown).split()) == before
+
+
+def without_qos(name):
+    """Return the role's variables with a QoS taken out."""
+    variables = yaml.safe_load(VARIABLES.read_text(encoding="utf-8"))
+    return {
+        "accounts_qos": [qos for qos in variables["accounts_qos"] if qos["name"] != name],
+        "accounts_tree": [
+            account | {"qos": [qos for qos in account["qos"] if qos != name]}
+            if "qos" in account
+            else account
+            for account in variables["accounts_tree"]
+        ],
+        "accounts_prune": True,
+    }
+
+
+@pytest.mark.proof("four runs of the role, a minute")
+def test_a_qos_is_not_taken_from_a_job_and_goes_when_it_was_drained(host, converge):
+    held = (
+        "cd /tmp && runuser -u alan -- sbatch --parsable --hold --mem=10 -A lab-test --qos=short "
+        "--time=10 --wrap true"
+    )
+    kinds = "sacctmgr -nP show qos format=name"
+    job = host.check_output(held).strip()
+    try:
+        # slurmctld tells slurmdbd of a job some seconds later.
+        recorded = f"sacct -nPX --jobs={job} --format=jobid,qos"
+        assert wait_for(host, recorded, f"{job}|short") == f"{job}|short"
+        said = converge("cluster", "--tags=accounts_configure", **without_qos("short"))
+        assert f"QoS short would be taken from jobs {job}: wait until" in " ".join(said.split())
+        test_the_qos_are_the_wanted_ones(host)
+        test_accounts_and_users_have_their_limits(host)
+
+        drained = {**without_qos("short"), "accounts_drain_qos": True}
+        said = converge("cluster", "--tags=accounts_configure", **drained)
+        assert "failed=0" in said, said
+        assert f"QoS short is left to jobs {job}; run again" in " ".join(said.split())
+        assert host.check_output(f"squeue --noheader --format=%q --jobs={job}") == "short"
+        assert host.run(held).rc != 0
+        host.check_output(f"scancel {job}")
+        ended = f"sacct -nPX --jobs={job} --format=state"
+        assert wait_for(host, ended, "CANCELLED by 0") == "CANCELLED by 0"
+        said = converge("cluster", "--tags=accounts_configure", **drained)
+        assert "failed=0" in said, said
+        assert set(host.check_output(kinds).split()) == {"normal", "scavenger", "gpus"}
+    finally:
+        host.run(f"scancel {job}")
+        converge("cluster", "--tags=accounts_configure", accounts_prune=True)
+    test_the_qos_are_the_wanted_ones(host)
+    test_accounts_and_users_have_their_limits(host)
