@@ -30,6 +30,7 @@ from documentation import ROOT, Page, merged
 from emulation import Emulation, wait_for
 
 from muster.definition import Definition
+from muster.render.reservations import FOR_ADMINISTRATORS
 from muster_sandbox.containers import base_image
 from muster_sandbox.containers.podman import MachineError, podman
 
@@ -614,17 +615,35 @@ def test_a_reservation_is_for_its_people_and_can_be_changed(lab):
         "accounts": ["students"],
         "users": [],
     }
-    try:
-        for options in (deadline, deadline | {"minutes": 90}, course, course | {"minutes": 30}):
-            assert bring(options) == []
-        # Without --reservation.
-        lab.runs(lab.submit("jo", *GPUS, "--gpus=1"))
-        others = lab.submit("ada", *GPUS, "--gpus=1", "--time=01:00:00")
+    # All nodes, at a time of the course.
+    firmware = course | {
+        "name": "firmware",
+        "repeat": None,
+        "partition": None,
+        "node_count": None,
+        "accounts": [],
+        "users": [FOR_ADMINISTRATORS],
+        "maintenance": True,
+    }
+
+    def waits_for_nodes(job: str) -> None:
         wait_for(
-            lambda: re.match(r"PENDING (Resources|Req|.*Reserv|Priority)", lab.state(others)),
+            lambda: re.match(r"PENDING (Resources|Req|.*Reserv|Priority)", lab.state(job)),
             lambda: lab.run("squeue", "--long"),
         )
+
+    try:
+        for options in (deadline, course, firmware):
+            for minutes in (60, 90):
+                assert bring(options | {"minutes": minutes}) == []
+        # Without --reservation.
+        lab.runs(lab.submit("jo", *GPUS, "--gpus=1"))
+        waits_for_nodes(lab.submit("ada", *GPUS, "--gpus=1", "--time=01:00:00"))
+        # One that ends before the maintenance, and one that would last into it.
+        long = ["--partition=ml-cpu", "--mem=1G", "--qos=long", "--output=/dev/null"]
+        lab.runs(lab.submit("ada", *long, "--time=2-00:00:00"))
+        waits_for_nodes(lab.submit("ada", *long, "--time=4-00:00:00"))
     finally:
         lab.empty()
-        for name in ("deadline", "course"):
+        for name in ("deadline", "course", "firmware"):
             lab.run("sh", "-c", f"scontrol delete ReservationName={name} || :")
