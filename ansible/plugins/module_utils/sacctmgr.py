@@ -25,7 +25,10 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_target imp
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 COMMAND_SECONDS = 60
-JOBS_IN_A_MESSAGE = 20
+NAMED_IN_A_MESSAGE = 20
+"""Jobs, or commands."""
+SLURMDBD_CONF = "/etc/slurm/slurmdbd.conf"
+REMEDY = "start it there (systemctl status slurmdbd, systemctl status munge) and run again"
 
 
 class Sacctmgr:
@@ -44,6 +47,16 @@ class Sacctmgr:
         self.port = port
         self.timeout_seconds = timeout_seconds
         self.run = run
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"{self.host}:{self.port}"
+
+    def is_set_up(self) -> bool:
+        """Return whether there should be a slurmdbd; of another host it is not known here."""
+        is_installed = shutil.which("sacctmgr") is not None
+        return is_installed and (self.host != "localhost" or os.path.exists(SLURMDBD_CONF))
 
     def _call(self, program: str, *words: str) -> tuple[int, str, str]:
         """Return (exit code, output, errors) of `program` run with its own slurm.conf.
@@ -93,15 +106,22 @@ class Sacctmgr:
             except RefusedError as error:
                 if time.monotonic() >= deadline:
                     raise RefusedError(
-                        f"slurmdbd on {self.host}:{self.port} did not answer within "
-                        f"{self.timeout_seconds} s ({error}); start it there (systemctl status "
-                        "slurmdbd, systemctl status munge) and run again"
+                        f"slurmdbd on {self.address} did not answer within "
+                        f"{self.timeout_seconds} s ({error}); {REMEDY}"
                     ) from error
                 time.sleep(min(1, max(0, deadline - time.monotonic())))
 
     def state(self) -> State:
         """Return what slurmdbd holds of the cluster."""
         return parse(self.cluster, {name: self._read(name) for name in READS})
+
+    def silence(self) -> str | None:
+        """Return what sacctmgr says if slurmdbd does not answer (None: it does)."""
+        try:
+            self._read("clusters")
+        except RefusedError as error:
+            return str(error)
+        return None
 
     def change(self, command: list[str]) -> str | None:
         """Run one command of a plan; return what it said if it failed (None: done)."""
@@ -164,10 +184,10 @@ def by_qos(jobs: Iterable[Job], what: str) -> str:
     return "; ".join(f"QoS {name} {what} {_some(some)}" for name, some in sorted(numbers.items()))
 
 
-def _some(numbers: list[str]) -> str:
-    """Return numbers of jobs as words, of many only the first."""
-    more = len(numbers) - JOBS_IN_A_MESSAGE
-    return ", ".join(numbers[:JOBS_IN_A_MESSAGE]) + (f" and {more} more" if more > 0 else "")
+def _some(names: list[str], separator: str = ", ") -> str:
+    """Return numbers of jobs, or commands, as words, of many only the first."""
+    more = len(names) - NAMED_IN_A_MESSAGE
+    return separator.join(names[:NAMED_IN_A_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 def apply(
@@ -185,21 +205,29 @@ def apply(
     once comes back with its old description or rights.
 
     Raises:
-        RefusedError: after the last round something is still missing.
+        RefusedError: after the last round something is still missing, or slurmdbd does not answer
+            any more.
 
     """
-    done, said = [], []
+    done: list[list[str]] = []
+    said = []
     for _ in range(2):
         goal = target(current, wish, prune, busy, draining)
         commands = plan(slurmdbd.cluster, current, goal)
-        for command in commands:
-            done.append(command)
+        for number, command in enumerate(commands):
             complaint = slurmdbd.change(command)
             if complaint:
                 said.append(f"sacctmgr {shlex.join(command)}: {complaint}")
+                # Each further command would wait for its bound.
+                if silence := slurmdbd.silence():
+                    raise _broken_off(slurmdbd, silence, done, commands[number:])
+            done.append(command)
         if not commands:
             return done
-        current = slurmdbd.state()
+        try:
+            current = slurmdbd.state()
+        except RefusedError as error:
+            raise _broken_off(slurmdbd, str(error), done, []) from error
     left = plan(slurmdbd.cluster, current, target(current, wish, prune, busy, draining))
     if left:
         raise RefusedError(
@@ -208,3 +236,20 @@ def apply(
             + "; what was taken stays, fix the cause and run again"
         )
     return done
+
+
+def _broken_off(
+    slurmdbd: Sacctmgr, said: str, done: list[list[str]], left: list[list[str]]
+) -> RefusedError:
+    """Return the error of a slurmdbd that answered before, with what it did and did not."""
+    before = _some([shlex.join(command) for command in done], "; ") or "nothing"
+    after = _some([shlex.join(command) for command in left], "; ")
+    return RefusedError(
+        f"slurmdbd on {slurmdbd.address} stopped answering ({said}); "
+        + (
+            f"done: {before}; not done, or not known to be: {after}; "
+            if left
+            else f"done, but not read again: {before}; "
+        )
+        + REMEDY
+    )

@@ -38,6 +38,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
 from ansible_collections.muster.slurm.plugins.module_utils.one_run import one_run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.sacctmgr import (
+    REMEDY,
     Sacctmgr,
     apply,
     by_qos,
@@ -62,6 +63,10 @@ description:
     in MiB) and so are flags (C(Flags={DenyOnLimit: true})), names are lists, a job's longest time
     is in minutes. A limit that is not given and was set by hand is kept, and named in a warning,
     unless O(prune) is true.
+  - In check mode, where slurmdbd does not answer, a warning says so and nothing is shown as to be
+    made. Before its first run, without C(/etc/slurm/slurmdbd.conf), all is.
+  - If slurmdbd stops answering while the module changes things, the error names the commands that
+    were done and those that were not; another run does the rest.
   - One run at a time on a host changes accounts and limits; another one waits for it.
   - A QoS that pending or running jobs use is not taken from them; the module refuses, with their
     numbers, unless O(drain_qos) is true.
@@ -370,6 +375,17 @@ def change(module: AnsibleModule, options: Params) -> None:
     wish = wanted(options["accounts"], options["users"], options["qos"])
     slurmdbd = Sacctmgr(cluster, options["host"], options["port"], options["timeout_seconds"])
     current = read(module, slurmdbd)
+    if current is None:
+        module.exit_json(
+            changed=False,
+            commands=[],
+            changes=[],
+            unlisted=[],
+            draining=[],
+            kept=[],
+            deferred=[],
+            diff=[],
+        )
     current, wish, deferred = with_known_tres(module, slurmdbd, current, wish)
     goal, busy, draining = decide(slurmdbd, current, wish, prune, options["drain_qos"])
     commands = plan(cluster, current, goal)
@@ -411,15 +427,27 @@ def change(module: AnsibleModule, options: Params) -> None:
     )
 
 
-def read(module: AnsibleModule, slurmdbd: Sacctmgr) -> State:
-    """Return the current State; in check mode an empty one where there is no slurmdbd yet."""
+def read(module: AnsibleModule, slurmdbd: Sacctmgr) -> State | None:
+    """Return the current State; in check mode None where slurmdbd does not answer.
+
+    Before slurmdbd's first run the State is empty in check mode.
+    """
     if not module.check_mode:
         return slurmdbd.first_state()
+    if not slurmdbd.is_set_up():
+        module.warn(
+            f"{slurmdbd.cluster}: slurmdbd has not been set up yet, so all is shown as to be made"
+        )
+        return State()
     try:
         return slurmdbd.state()
     except RefusedError as error:
-        module.warn(f"slurmdbd does not answer, so all is shown as to be made: {error}")
-        return State()
+        module.warn(
+            f"slurmdbd on {slurmdbd.address} does not answer ({error}), so QoS, accounts and "
+            "limits could not be read and what a run would change of them is not shown; "
+            f"{REMEDY}"
+        )
+        return None
 
 
 def with_known_tres(
@@ -444,7 +472,7 @@ def with_known_tres(
                 f"{tres} in AccountingStorageTRES of slurm.conf and run again"
             )
         time.sleep(1)
-        current = slurmdbd.state()
+        current = slurmdbd.first_state()
     return current, wish, []
 
 
