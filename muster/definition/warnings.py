@@ -30,6 +30,7 @@ def warnings(definition: Definition) -> Iterator[str]:
             "recommended one, or take the line out"
         )
     yield from _people(definition)
+    yield from _unchosen_accounts(definition)
     yield from _unbounded_jobs(definition)
     yield from _times_by_default(cluster)
     yield from _times_by_limits(definition)
@@ -86,11 +87,39 @@ def _people(definition: Definition) -> Iterator[str]:
         having = {user for account in cluster.accounts.values() for user in account.users}
         without = [name for name in present if name not in having]
         if without:
-            more = f" and {len(without) - 3} more" if len(without) > 3 else ""
             yield (
-                f"accounts: no account lists {', '.join(without[:3])}{more}, whose jobs SLURM "
-                "refuses; add them to `users` of an account"
+                f"accounts: no account lists {_first_of(without)}, whose jobs SLURM refuses; add "
+                "them to `users` of an account"
             )
+
+
+def _unchosen_accounts(definition: Definition) -> Iterator[str]:
+    """People in several accounts, of which the order of the file chooses the default one.
+
+    No errors: `--account` may be the custom of the place.
+    """
+    people = definition.cluster.users.people
+    having: dict[str, list[str]] = {}
+    for name, account in definition.cluster.accounts.items():
+        for user in account.users:
+            person = people.get(user)
+            if person and person.state == "present" and person.default_account is None:
+                having.setdefault(user, []).append(name)
+    first: dict[str, list[str]] = {}
+    for user, accounts in having.items():
+        if len(accounts) > 1:
+            first.setdefault(accounts[0], []).append(user)
+    for name, users in first.items():
+        yield (
+            f"users.people: jobs of {_first_of(users)} that name no account are charged to {name}, "
+            "the first of several accounts that list them; say which with `default_account`"
+        )
+
+
+def _first_of(names: list[str]) -> str:
+    """Names for a sentence, of many only the first."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
 
 
 def _unbounded_jobs(definition: Definition) -> Iterator[str]:
@@ -106,9 +135,8 @@ def _unbounded_jobs(definition: Definition) -> Iterator[str]:
         return
     free = sorted({user for _, user, bound in submit_bounds(definition) if bound is None})
     if free:
-        more = f" and {len(free) - 3} more" if len(free) > 3 else ""
         yield (
-            f"scheduling.max_submit_jobs: nothing bounds the jobs of {', '.join(free[:3])}{more}, "
+            f"scheduling.max_submit_jobs: nothing bounds the jobs of {_first_of(free)}, "
             f"who can fill the queue's {queue_places(definition):,} places, and then all others "
             "are refused; give a number, or `max_submit_jobs` of an account"
         )

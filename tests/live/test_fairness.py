@@ -44,7 +44,17 @@ def two_accounts(definition: Definition) -> Definition:
         name: partition.model_copy(update={"qos": None})
         for name, partition in cluster.partitions.items()
     }
-    changes = {"accounts": accounts, "qos": {}, "partitions": partitions, "reservations": {}}
+    people = {
+        name: person.model_copy(update={"default_account": None})
+        for name, person in cluster.users.people.items()
+    }
+    changes = {
+        "accounts": accounts,
+        "qos": {},
+        "partitions": partitions,
+        "reservations": {},
+        "users": cluster.users.model_copy(update={"people": people}),
+    }
     return replace(definition, cluster=cluster.model_copy(update=changes))
 
 

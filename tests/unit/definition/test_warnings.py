@@ -80,6 +80,25 @@ def test_people_whose_jobs_slurm_refuses_are_named() -> None:
     assert said(GROUPS | {"database": []}, users={"people": people}, accounts={}) == []
 
 
+def test_the_account_that_the_order_of_the_file_chooses_is_said() -> None:
+    people = {f"p{n}": {"uid": 20001 + n} for n in range(6)}
+    people["gone"] = {"uid": 20100, "state": "absent"}
+    accounts = {"lab": {"users": ["p0"]}, "trials": {"users": list(people)[:6]}}
+    (one,) = said(users={"people": people}, accounts=accounts)
+    assert one == (
+        "users.people: jobs of p0 that name no account are charged to lab, the first of several "
+        "accounts that list them; say which with `default_account`"
+    )
+    more = accounts | {"spare": {"users": list(people)[:6]}}
+    lab, trials = said(users={"people": people}, accounts=more)
+    assert lab == one
+    assert trials.startswith("users.people: jobs of p1, p2, p3 and 2 more that name no account")
+    assert "are charged to trials, the first" in trials
+    chosen = {name: person | {"default_account": "trials"} for name, person in people.items()}
+    del chosen["gone"]
+    assert said(users={"people": chosen}, accounts=more) == []
+
+
 @pytest.mark.parametrize(
     ("memory", "unit"), [(64, "GiB"), (2048, None), (2**21, None), (2**27, "KiB")]
 )

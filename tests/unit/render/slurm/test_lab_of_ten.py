@@ -14,7 +14,7 @@ from documentation import ROOT, Page, merged
 from test_job_submit import SUCCESS
 from test_limits_told import UNSET, Limited
 
-from muster.definition import Definition, load
+from muster.definition import Definition, load, warnings
 from muster.definition.checks.limits import allowed
 from muster.definition.schema.times import seconds
 from muster.render.slurm import render
@@ -109,6 +109,11 @@ def test_the_table_has_what_runs_and_what_is_refused():
     runs = [row for row in ROWS if row[2].startswith("it runs")]
     assert len(ROWS) >= 10
     assert len(runs) >= 3
+
+
+def test_nothing_is_warned_of(lab_of_ten):
+    """Everybody is in two accounts, and the page says which is the default one."""
+    assert list(warnings.warnings(lab_of_ten)) == []
 
 
 def test_the_spare_account_has_no_limit_of_the_students(lab_of_ten):
