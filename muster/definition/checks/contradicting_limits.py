@@ -18,6 +18,8 @@ _WORDS = {"cpu": "CPUs", "memory_mib": "MiB of memory", "node": "nodes", "gpu": 
 _NOUNS = {"cpu": "CPU", "node": "node", "gpu": "GPU"}
 _JOBS = "jobs"
 Limits = Association | Qos
+Level = tuple[KeyPath, Limits]
+"""Limits with their keys."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,7 @@ def _bound(amounts: dict[tuple[str, ...], int], path: tuple[str, ...]) -> tuple[
     )
 
 
-def _contradiction(
-    pair: Pair, inner: tuple[KeyPath, Limits], outer: tuple[KeyPath, Limits], but: Iterable[str]
-) -> Iterator[Finding]:
+def _contradiction(pair: Pair, inner: Level, outer: Level, but: Iterable[str]) -> Iterator[Finding]:
     """What of the inner limit is above the outer one, but for the TRES in `but`."""
     outer_amounts = _amounts(outer[1], pair.outer)
     for path, amount in _amounts(inner[1], pair.inner).items():
@@ -127,6 +127,18 @@ def accounts_above(d: Definition, name: str | None) -> Iterator[tuple[KeyPath, A
         seen.add(name)
         yield ("accounts", name), d.cluster.accounts[name]
         name = d.cluster.accounts[name].parent
+
+
+def people_limits(d: Definition) -> Iterator[tuple[list[str], list[Level]]]:
+    """The QoS and limits, upwards, of each association, and of the other users of each account."""
+    for name, account in d.cluster.accounts.items():
+        above: list[Level] = [*accounts_above(d, name)]
+        own = {user: one for user, one in account.associations.items() if user in account.users}
+        for user, one in own.items():
+            path: KeyPath = ("accounts", name, "associations", user)
+            yield allowed(d, name, one.qos), [(path, one), *above]
+        if len(own) < len(account.users):
+            yield allowed(d, name), above
 
 
 def _in_place(d: Definition, key: str) -> set[str]:
@@ -161,7 +173,7 @@ def limits_contradict(d: Definition) -> Iterator[Finding]:
             continue
         is_user = len(path) > 2
         above_it = account if is_user else d.cluster.accounts[account].parent
-        levels: list[tuple[KeyPath, Limits]] = [
+        levels: list[Level] = [
             (path, association),
             *(level for level in accounts_above(d, above_it) if level[0][1] in limiting),
         ]

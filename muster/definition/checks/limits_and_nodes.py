@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator
 from math import isfinite
 
-from muster.definition.checks.limits import associations, usable
+from muster.definition.checks.limits import NORMAL, allowed, associations, usable
 from muster.definition.checks.registry import Finding, check, suggestion
 from muster.definition.definition import Definition
 from muster.definition.schema import times
 from muster.definition.schema.limits import Association, Qos, Tres
-from muster.definition.schema.node_sets import NodeSet, VirtualMachines
+from muster.definition.schema.node_sets import NodeSet, Partition, VirtualMachines
 from muster.definition.yaml_file import KeyPath
 
-_WORDS = {"cpu": "CPUs", "memory_mib": "MiB of memory", "node": "nodes", "gpu": "GPUs"}
+WORDS = {"cpu": "CPUs", "memory_mib": "MiB of memory", "node": "nodes", "gpu": "GPUs"}
 _OF_A_NODE, _OF_A_JOB = "max_tres_per_node", "max_tres_per_job"
-_LEAST = "min_tres_per_job"
+LEAST = "min_tres_per_job"
 
 
 def _count(d: Definition, name: str, node_set: NodeSet) -> int:
@@ -41,7 +41,7 @@ def _has(node_set: NodeSet) -> dict[str, int]:
 
 def _totals(d: Definition, names: Iterable[str]) -> dict[str, int]:
     """What all nodes of some sets have together."""
-    totals = dict.fromkeys(_WORDS, 0)
+    totals = dict.fromkeys(WORDS, 0)
     for name in names:
         if name in d.cluster.nodes:
             node_set = d.cluster.nodes[name]
@@ -52,10 +52,11 @@ def _totals(d: Definition, names: Iterable[str]) -> dict[str, int]:
 
 def _most(places: list[dict[str, int]]) -> dict[str, int]:
     """The most that one of some places has of each."""
-    return {key: max((place[key] for place in places), default=0) for key in _WORDS}
+    return {key: max((place[key] for place in places), default=0) for key in WORDS}
 
 
-def _limited(d: Definition) -> Iterator[tuple[KeyPath, Association | Qos]]:
+def limited(d: Definition) -> Iterator[tuple[KeyPath, Association | Qos]]:
+    """All that has limits: accounts, settings of their users, QoS."""
     for path, _, association in associations(d):
         yield path, association
     for name, qos in d.cluster.qos.items():
@@ -64,33 +65,57 @@ def _limited(d: Definition) -> Iterator[tuple[KeyPath, Association | Qos]]:
 
 def _amounts(d: Definition) -> Iterator[tuple[KeyPath, str, Tres]]:
     """The amounts of all limits, each with its path and the key of the limit."""
-    for path, limited in _limited(d):
-        for key in type(limited).model_fields:
-            value = getattr(limited, key)
+    for path, limits in limited(d):
+        for key in type(limits).model_fields:
+            value = getattr(limits, key)
             if isinstance(value, Tres):
                 yield (*path, key), key, value
 
 
+def partitions_of(d: Definition, qos: str) -> list[Partition]:
+    """The partitions in which a QoS limits jobs: where it is chosen, or where it is theirs.
+
+    All partitions where nobody may choose it, and none has it: that is an error already.
+    """
+    chosen = {name for _, account, one in associations(d) for name in allowed(d, account, one.qos)}
+    if qos in chosen | {NORMAL}:
+        return usable(d, qos)
+    everywhere = list(d.cluster.partitions.values())
+    return [partition for partition in everywhere if partition.qos == qos] or everywhere
+
+
 @check("limit-above-nodes")
 def limit_above_nodes(d: Definition) -> Iterator[Finding]:
-    """A limit above what a node, a partition or the whole cluster has: it is never reached."""
-    whole = _totals(d, d.cluster.nodes)
-    partitions = [_totals(d, partition.nodes) for partition in d.cluster.partitions.values()]
-    bounds = {
-        _OF_A_NODE: ("no node has more than", _most([_has(n) for n in d.cluster.nodes.values()])),
-        _OF_A_JOB: ("no partition has more than", _most(partitions)),
-    }
+    """A limit above what the nodes have whose jobs it limits: it is never reached."""
     for path, limit, amounts in _amounts(d):
-        said, there = bounds.get(limit, ("the cluster has", whole))
-        for key, words in _WORDS.items():
+        said, there = _bound(d, path, limit)
+        for key, words in WORDS.items():
             amount = getattr(amounts, key)
             # Without hosts yet there is nothing to compare with.
-            if limit != _LEAST and amount is not None and there["node"] > 0 and amount > there[key]:
+            if limit != LEAST and amount is not None and there["node"] > 0 and amount > there[key]:
                 yield Finding(
                     (*path, key),
                     f"{said} {there[key]} {words}, so a limit of {amount} is never reached",
                     "lower it, or take it out",
                 )
+
+
+def _bound(d: Definition, path: KeyPath, limit: str) -> tuple[str, dict[str, int]]:
+    """What a limit can't be above: words for a sentence, and amounts."""
+    partitions = list(d.cluster.partitions.values())
+    names, its = list(d.cluster.nodes), ""
+    if path[0] == "qos":
+        own = partitions_of(d, str(path[1]))
+        if len(own) < len(partitions):
+            partitions, its = own, " of its partitions"
+            names = list(dict.fromkeys(name for one in own for name in one.nodes))
+    if limit == _OF_A_NODE:
+        having = [_has(d.cluster.nodes[name]) for name in names if name in d.cluster.nodes]
+        return f"no node{its} has more than", _most(having)
+    if limit == _OF_A_JOB:
+        totals = [_totals(d, partition.nodes) for partition in partitions]
+        return (f"none{its}" if its else "no partition") + " has more than", _most(totals)
+    return f"the nodes{its} have" if its else "the cluster has", _totals(d, names)
 
 
 @check("limit-unknown-gpu-type")
@@ -114,25 +139,25 @@ def least_above_nodes(d: Definition) -> Iterator[Finding]:
     for name, qos in d.cluster.qos.items():
         if qos.min_tres_per_job is None:
             continue
-        for place, sets in _places(d, name):
-            there = _totals(d, sets)
-            for key, words in _WORDS.items():
+        for place, there in _places(d, name):
+            for key, words in WORDS.items():
                 least = getattr(qos.min_tres_per_job, key)
                 if least is not None and there["node"] and least > there[key]:
                     yield Finding(
-                        ("qos", name, _LEAST, key),
-                        f"each job needs {least} {words}, and {place} has {there[key]}",
+                        ("qos", name, LEAST, key),
+                        f"each job needs {least} {words}, and {place} {there[key]}",
                         "lower it",
                     )
 
 
-def _places(d: Definition, name: str) -> Iterator[tuple[str, Iterable[str]]]:
-    """Where jobs of a QoS run: the partitions that have it as theirs, or the whole cluster."""
+def _places(d: Definition, name: str) -> Iterator[tuple[str, dict[str, int]]]:
+    """Where jobs of a QoS run: each partition that has it as its own, or the largest for it."""
     own = {key: part for key, part in d.cluster.partitions.items() if part.qos == name}
     for key, partition in own.items():
-        yield f'the partition "{key}"', partition.nodes
+        yield f'the partition "{key}" has', _totals(d, partition.nodes)
     if not own:
-        yield "the cluster", d.cluster.nodes
+        totals = [_totals(d, partition.nodes) for partition in usable(d, name)]
+        yield "no partition for it has more than", _most(totals)
 
 
 @check("least-above-limit")
@@ -142,12 +167,12 @@ def least_above_limit(d: Definition) -> Iterator[Finding]:
     for name, qos in d.cluster.qos.items():
         for limit in limits:
             most: Tres | None = getattr(qos, limit)
-            for key, words in _WORDS.items():
+            for key, words in WORDS.items():
                 least = getattr(qos.min_tres_per_job, key, None)
                 amount = getattr(most, key, None)
                 if least is not None and amount is not None and least > amount:
                     yield Finding(
-                        ("qos", name, _LEAST, key),
+                        ("qos", name, LEAST, key),
                         f"each job needs {least} {words}, and {limit} allows {amount}",
                         "lower one or raise the other",
                     )
@@ -165,13 +190,13 @@ def _seconds(text: str | None) -> float | None:
 @check("max-wall-above-partitions")
 def max_wall_above_partitions(d: Definition) -> Iterator[Finding]:
     """A longest time of jobs beyond that of all their partitions: it is never reached."""
-    for path, limited in _limited(d):
-        wall = _seconds(limited.max_wall)
-        longest = _longest(d, path[1] if isinstance(limited, Qos) else None)
+    for path, limits in limited(d):
+        wall = _seconds(limits.max_wall)
+        longest = _longest(d, path[1] if isinstance(limits, Qos) else None)
         if wall is not None and longest is not None and isfinite(wall) and wall > longest[0]:
             yield Finding(
                 (*path, "max_wall"),
-                f"{limited.max_wall} is longer than max_time of all partitions for it, at most "
+                f"{limits.max_wall} is longer than max_time of all partitions for it, at most "
                 f"{longest[1]}",
                 "lower it, take it out, or raise `max_time` of a partition",
             )

@@ -4,6 +4,12 @@ from collections.abc import Iterable
 
 from muster.catalog.hostlists import expand, fold
 from muster.definition.definition import Definition
+from muster.definition.job_shares import (
+    cpus_by_gpu,
+    free_mib,
+    memory_by_gpu_mib,
+    memory_per_cpu_mib,
+)
 from muster.definition.schema.gpus import Gpus
 from muster.definition.schema.node_sets import NodeSet, Partition, VirtualMachines
 from muster.render.slurm.conf_syntax import Line
@@ -188,42 +194,15 @@ def _shares(definition: Definition, partition: Partition, node_sets: list[NodeSe
     most = _most_memory_per_cpu_mib(partition, node_sets)
     # Above the most, a job would have more CPUs for memory that it did not ask for.
     keys = {"DefMemPerCPU": str(min(per_cpu, most or per_cpu))}
-    if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
+    if per_gpu := memory_by_gpu_mib(partition, node_sets):
         keys["DefMemPerGPU"] = str(per_gpu)
     if most:
         keys["MaxMemPerCPU"] = str(most)
-    cpus = partition.cpus_per_gpu
-    if cpus := cpus_per_gpu(node_sets) if cpus is None else cpus:
+    if cpus := cpus_by_gpu(partition, node_sets):
         keys["DefCpuPerGPU"] = str(cpus)
     if definition.cluster.scheduling.billing_weights and definition.hosts.groups.get("database"):
         keys["TRESBillingWeights"] = billing_weights(node_sets)
     return keys
-
-
-def memory_per_cpu_mib(node_sets: Iterable[NodeSet]) -> int:
-    """Return the memory of a CPU, in MiB, that every node can give to all its CPUs at once.
-
-    At least 1: SLURM reads 0 as "the whole node".
-    """
-    return max(1, min(free_mib(node_set) // node_set.cpus for node_set in node_sets))
-
-
-def memory_per_gpu_mib(node_sets: Iterable[NodeSet]) -> int | None:
-    """Return the memory of a GPU, in MiB, that every node can give to all its GPUs at once.
-
-    None where a node has no GPU.
-
-    slurm.conf(5) calls DefMemPerCPU and DefMemPerGPU exclusive. That is so for one job, not for
-    one partition: a job that asks for no memory has DefMemPerGPU for each GPU if it asks for
-    GPUs, and DefMemPerCPU for each CPU if it asks for none (select/cons_tres, job_test.c,
-    gres_select_util_job_mem_set).
-    """
-    shares = []
-    for node_set in node_sets:
-        if node_set.gpus is None:
-            return None
-        shares.append(free_mib(node_set) // sum(node_set.gpus.offers.values()))
-    return max(1, min(shares))
 
 
 def _most_memory_per_cpu_mib(partition: Partition, node_sets: Iterable[NodeSet]) -> int:
@@ -243,20 +222,6 @@ def _most_memory_per_cpu_mib(partition: Partition, node_sets: Iterable[NodeSet])
     return max(*shares, partition.memory_per_cpu_mib or 1)
 
 
-def cpus_per_gpu(node_sets: Iterable[NodeSet]) -> int | None:
-    """Return the CPUs of a GPU that every node can give to all its GPUs at once.
-
-    None where a node has no GPU, or fewer CPUs than GPUs. SLURM uses it only for jobs that say
-    nothing of CPUs (slurm.conf(5), DefCpuPerGPU).
-    """
-    shares = []
-    for node_set in node_sets:
-        if node_set.gpus is None:
-            return None
-        shares.append(node_set.cpus // sum(node_set.gpus.offers.values()))
-    return min(shares) or None
-
-
 def billing_weights(node_sets: Iterable[NodeSet]) -> str:
     """Return weights with which each CPU, all memory and all GPUs of a node cost the same.
 
@@ -273,8 +238,3 @@ def billing_weights(node_sets: Iterable[NodeSet]) -> str:
     if per_gpu:
         weights.append(f"GRES/gpu={max(per_gpu):.4g}")
     return ",".join(weights)
-
-
-def free_mib(node_set: NodeSet) -> int:
-    """Return the memory of a node that jobs may have, in MiB."""
-    return node_set.memory_mib - node_set.reserved_memory_mib

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from test_memory import node_sets, partition
 
+from muster.definition.job_shares import cpus_per_gpu
 from muster.render.slurm import render
 from muster.render.slurm.conf_syntax import parse
-from muster.render.slurm.node_lines import billing_weights, cpus_per_gpu
+from muster.render.slurm.node_lines import billing_weights
 
 QOS = {"normal": {"priority": 10, "preempt": ["low"]}, "low": {}, "gpus": {}}
 ACCOUNTS = {"LAB-test": {"qos": ["normal", "low"]}}

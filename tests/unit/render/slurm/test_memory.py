@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.definition.job_shares import memory_per_cpu_mib, memory_per_gpu_mib
 from muster.definition.schema.node_sets import Gpus, Machines
 from muster.render.slurm import render
 from muster.render.slurm.conf_syntax import parse
-from muster.render.slurm.node_lines import memory_per_cpu_mib, memory_per_gpu_mib
 
 
 def partition(definition, name):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from muster.catalog.hostlists import expand
 from muster.definition import Definition, load
+from muster.definition.job_shares import cpus_per_gpu
 from muster.definition.schema.node_sets import Gpus, Machines
 from muster.render.slurm import render
 from muster.render.slurm.conf_syntax import parse
-from muster.render.slurm.node_lines import cpus_per_gpu
 
 ROOT = Path(__file__).parents[4]
 

@@ -1,0 +1,159 @@
+"""Checks of limits against what jobs have unasked, or must have: limits in which none can run."""
+
+from collections.abc import Iterable, Iterator
+
+from muster.definition.checks.contradicting_limits import Level, people_limits
+from muster.definition.checks.limits import NORMAL, allowed, associations, usable
+from muster.definition.checks.limits_and_nodes import LEAST, WORDS, limited, partitions_of
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.job_shares import cpus_by_gpu, memory_by_gpu_mib
+from muster.definition.problems import counted
+from muster.definition.schema.limits import Association, Qos, Tres
+from muster.definition.schema.node_sets import NodeSet, Partition
+from muster.definition.yaml_file import KeyPath
+
+_OF_ONE_JOB = ("max_tres_per_job", "max_tres_per_user", "max_tres_per_account", "grp_tres")
+"""Limits that bound one job, too."""
+_SHARES = (
+    ("cpu", cpus_by_gpu, "cpus_per_gpu"),
+    ("memory_mib", memory_by_gpu_mib, "memory_per_gpu_mib"),
+)
+"""What a GPU brings unasked: the key of Tres, how much it is, the key of the partition."""
+
+
+def _amount(limits: Association | Qos | None, limit: str, key: str) -> int | None:
+    amount: int | None = getattr(getattr(limits, limit, None), key, None)
+    return amount
+
+
+@check("gpu-share-above-limit")
+def gpu_share_above_limit(d: Definition) -> Iterator[Finding]:
+    """A limit of CPUs or memory below what one GPU brings unasked: no GPU job could run.
+
+    Only where the limit is one of GPU jobs: it has GPUs too, or each job there must ask for one.
+    """
+    for path, limits in limited(d):
+        # 0 keeps all jobs out, on purpose.
+        bounds = [
+            (limit, share, amount)
+            for limit in ("max_tres_per_node", *_OF_ONE_JOB)
+            for share in _SHARES
+            if (amount := _amount(limits, limit, share[0]))
+        ]
+        if not bounds:
+            continue
+        if isinstance(limits, Qos):
+            names: list[str] = []
+            partitions = partitions_of(d, str(path[1]))
+        else:
+            names = allowed(d, str(path[1]), limits.qos)
+            partitions = [part for name in names for part in usable(d, name)]
+        with_gpus = [one for one in partitions if any(nodes.gpus for nodes in _node_sets(d, one))]
+        if not (_gives_gpus(limits) or _all_need_gpus(d, partitions)):
+            continue
+        # QoS whose limits go before these: of the partition, and for an account of the job.
+        before = [d.cluster.qos.get(name or "") for name in [one.qos for one in with_gpus] + names]
+        others = [qos for qos in before if qos is not limits]
+        for limit, (key, share_of, parameter), amount in bounds:
+            gpus = 1 if limit == "max_tres_per_node" else _amount(limits, LEAST, "gpu") or 1
+            shares = [share_of(one, _node_sets(d, one)) or 0 for one in with_gpus]
+            needs = min(shares, default=0) * gpus
+            if needs > amount and all(_amount(qos, limit, key) is None for qos in others):
+                yield Finding(
+                    (*path, limit, key),
+                    f"a job with {counted(gpus, 'GPU')} has {needs} {WORDS[key]} unasked, so none "
+                    "can start that does not ask for less",
+                    f"raise it to {needs} or more, or give the partition a smaller `{parameter}`",
+                )
+
+
+def _node_sets(d: Definition, partition: Partition) -> list[NodeSet]:
+    return [d.cluster.nodes[name] for name in partition.nodes if name in d.cluster.nodes]
+
+
+def _gives_gpus(limits: Association | Qos) -> bool:
+    """Whether the limits are of jobs with GPUs."""
+    amounts = [getattr(limits, key) for key in type(limits).model_fields]
+    tres = [value for value in amounts if isinstance(value, Tres)]
+    return any(value.gpu or any(value.gpu_types.values()) for value in tres)
+
+
+def _all_need_gpus(d: Definition, partitions: Iterable[Partition]) -> bool:
+    """Whether each job in the partitions must ask for a GPU, by their QoS."""
+    return all(_amount(d.cluster.qos.get(one.qos or ""), LEAST, "gpu") for one in partitions)
+
+
+@check("least-above-limits-of-jobs")
+def least_above_limits_of_jobs(d: Definition) -> Iterator[Finding]:
+    """A partition whose QoS wants more of each job than the job's QoS or account allows."""
+    closed: list[Partition] = []
+    for name, partition in d.cluster.partitions.items():
+        for key, words in WORDS.items():
+            least = _amount(d.cluster.qos.get(partition.qos or ""), LEAST, key)
+            bounds = [] if least is None else list(_bounds(d, partition, key))
+            if bounds and None not in bounds:
+                closed.append(partition)
+                path, amount = next(bound for bound in bounds if bound)
+                yield Finding(
+                    ("qos", partition.qos or "", LEAST, key),
+                    f'each job in the partition "{name}" needs {least} {words}, and nobody may '
+                    f"have as many, since {'.'.join(map(str, path))} allows {amount}",
+                    "lower the first or raise the second",
+                    other=path,
+                )
+    chosen = {name for _, account, one in associations(d) for name in allowed(d, account, one.qos)}
+    for name in d.cluster.qos:
+        partitions = usable(d, name)
+        if name in chosen and not any(one in closed for one in partitions):
+            yield from _nowhere(d, name, partitions)
+
+
+def _bounds(d: Definition, partition: Partition, key: str) -> Iterator[tuple[KeyPath, int] | None]:
+    """For each kind of job that people may run there the first limit below what it must have."""
+    taken = {
+        name
+        for name in (NORMAL, *d.cluster.qos)
+        if any(one is partition for one in usable(d, name))
+    }
+    for names, levels in people_limits(d):
+        for name in names:
+            if name in taken:
+                yield next(_below(d, partition, name, levels, key), None)
+
+
+def _below(
+    d: Definition, partition: Partition, name: str, levels: list[Level], key: str
+) -> Iterator[tuple[KeyPath, int]]:
+    """Limits of a job's QoS and accounts below what the QoS of a partition wants of each job."""
+    its = d.cluster.qos.get(partition.qos or "")
+    least = _amount(its, LEAST, key) or 0
+    for limit in _OF_ONE_JOB:
+        if _amount(its, limit, key) is not None:
+            continue  # it holds instead, and has a check of its own
+        own: list[Level] = [(("qos", name), d.cluster.qos[name])] if name in d.cluster.qos else []
+        of_qos = [level for level in own if _amount(level[1], limit, key) is not None]
+        given = of_qos or [level for level in levels if _amount(level[1], limit, key) is not None]
+        # Of accounts those of all jobs together hold at each level.
+        for path, limits in given if limit == "grp_tres" else given[:1]:
+            amount = _amount(limits, limit, key)
+            if amount is not None and amount < least:
+                yield (*path, limit, key), amount
+
+
+def _nowhere(d: Definition, name: str, partitions: list[Partition]) -> Iterator[Finding]:
+    """A QoS whose jobs have too little for all partitions that take it."""
+    for key, words in WORDS.items():
+        found = [next(_below(d, one, name, [], key), None) for one in partitions if one.qos != name]
+        if not found or len(found) < len(partitions) or not found[0] or None in found:
+            continue
+        path, amount = found[0]
+        leasts = [_amount(d.cluster.qos.get(one.qos or ""), LEAST, key) or 0 for one in partitions]
+        # 0 keeps all jobs out, on purpose.
+        if amount:
+            yield Finding(
+                path,
+                f"each job needs {min(leasts)} {words} or more in the partitions for it, by "
+                f"min_tres_per_job of their QoS, and this allows {amount}",
+                "raise it, or lower the other",
+            )
