@@ -40,7 +40,7 @@ from lab_with_limits import (
     commands,
     with_limits,
 )
-from sacctmgr_output import account, association, user
+from sacctmgr_output import OUTPUT, account, association, user
 
 from muster.definition import load
 from muster.definition.schema.limits import Association, Qos
@@ -168,6 +168,43 @@ def test_a_change_is_the_fewest_commands_and_is_said_in_words(case):
     assert commands(options) == expected
     current = parse("lab", HAS)
     assert limits_changed(current, target(current, wanted(*options))) == words
+
+
+def test_a_check_prints_the_lines_of_the_page(lab_for_ten, run_module, stand_ins, tmp_path):
+    """The lab of docs/limits.md where slurmdbd has accounts without limits, and GPUs are known."""
+    for name, read in READS.items():
+        (tmp_path / f"has-{read[1]}").write_text(OUTPUT["24.11"][name])
+    accounts, users, qos = lab_for_ten
+    outcome = run_module(
+        "slurm_accounts",
+        {"cluster": "lab", "host": "db1", "accounts": accounts, "users": users, "qos": qos},
+        check=True,
+        env={"PATH": stand_ins({"sacctmgr": f"cat {tmp_path}/has-$3"})},
+    )
+    assert outcome["changed"], outcome.printed
+    printed = [part["prepared"] for part in outcome["diff"] if "prepared" in part]
+    page = next(iter(Page(ROOT / "docs/limits.md").blocks("text")))
+    expected = page.text.splitlines()
+    assert len(expected) > 1
+    assert [line for line in "".join(printed).splitlines() if line in expected] == expected
+    assert outcome["changes"] == "".join(printed).splitlines()
+
+
+def test_a_check_prints_a_limit_that_is_there_and_changes(run_module, stand_ins, tmp_path):
+    """The line of the role's README."""
+    for name, read in READS.items():
+        (tmp_path / f"has-{read[1]}").write_text(HAS[name])
+    few = with_limits(NORMAL, MaxTRESPerUser={"gres/gpu": 4, "mem": 102400})
+    accounts, users, qos = changed([few, SCAVENGER, OLD])
+    outcome = run_module(
+        "slurm_accounts",
+        {"cluster": "lab", "host": "db1", "accounts": accounts, "users": users, "qos": qos},
+        check=True,
+        env={"PATH": stand_ins({"sacctmgr": f"cat {tmp_path}/has-$3"})},
+    )
+    line = "QoS normal: GPUs at once of a user 8 -> 4\n"
+    assert outcome["diff"][1]["prepared"] == line, outcome.printed
+    assert f"    {line}" in (ROOT / "roles/accounts/README.md").read_text()
 
 
 def test_qos_that_preempt_each_other_get_their_lists_when_all_are_there():
