@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pwd
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -252,6 +253,37 @@ def test_the_mail_about_a_job_that_is_held_says_what_muster_job_says(send) -> No
     assert "It waits: it could not be started, and is held (launch failed requeued held)" in said
     assert "What you can do: send its number to an administrator" in said
     assert "What it used" not in said
+
+
+@pytest.mark.parametrize("release", ["22.05", "24.11"])
+def test_the_mail_about_a_job_that_a_limit_holds_names_the_limit(
+    send, release: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=20005))
+    recorded = Path(__file__).parents[1] / f"roles/jobs/assoc_mgr/{release}.assoc-eve.txt"
+    line = b"12|PENDING|N/A|0|ml-gpu|1|eve|AssocGrpGRES\n"
+    asked = f"{'students':<256}{'normal':<256}{'NOT_SET':<32}{'N/A':<1024}\n".encode()
+    answers = {
+        "--Format": (0, asked),
+        "squeue": (0, line),
+        "partition": (0, b"PartitionName=ml-gpu AllowQos=ALL QoS=N/A State=UP\n"),
+        "assoc_mgr": (0, recorded.read_bytes()),
+        "sacctmgr": (0, b"normal|DenyOnLimit\n"),
+    }
+
+    class Slurm(Programs):
+        def __call__(self, command, timeout, data=None):
+            words = " ".join(command)
+            answer = next((said for word, said in answers.items() if word in words), None)
+            self.others = {command[0]: answer} if answer else {}
+            return super().__call__(command, timeout, data)
+
+    programs = Slurm()
+    eve = {**REQUEUED, "SLURM_JOB_USER": "eve"}
+    assert send(programs, recipients="eve", environment=eve) == 0
+    said = " ".join(text(programs).split())
+    assert "account students allows all of its jobs together at most 6 GPUs, in use: 6" in said
+    assert "What you can do: wait until others end (squeue --account=students lists them)" in said
 
 
 def test_the_mail_about_a_dependency_that_never_comes_says_what_to_do(send) -> None:
