@@ -80,6 +80,11 @@ _GROUP = "it follows from the group `{}` of hosts.yml"
 _FIXED = "Muster's services depend on it; it can't be changed"
 _ISOLATION = "Muster isolates jobs with it; it can't be changed"
 _FOLDER = "slurmd runs all programs in {} of its node: put yours there, beside Muster's"
+OVERSUBSCRIBE = (
+    "it can't be set: jobs share a node by asking for fewer of its cores, memory is never promised "
+    "twice, and GPUs are shared by `shards`; take it out"
+)
+"""What to do instead of this parameter of partitions."""
 _AUTOSCALER = "Muster's autoscaler makes and deletes VMs with it; it can't be changed"
 OWNED = {
     "slurm.conf": {
@@ -112,6 +117,7 @@ OWNED = {
         "downnodes": "use `scontrol update nodename=... state=down`",
         "frontendname": "there is no front end here",
         "partitionname": "use `partitions`",
+        **dict.fromkeys(("oversubscribe", "shared"), OVERSUBSCRIBE),
         "defmempercpu": "use `memory_per_cpu_mib` of the partition",
         "defmempergpu": "use `memory_per_gpu_mib` of the partition",
         "defmempernode": "use `memory_per_cpu_mib` of the partition",

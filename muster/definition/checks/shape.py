@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.catalog.slurm_parameters import parameters
+from muster.catalog.slurm_parameters import OVERSUBSCRIBE, parameters
 from muster.definition.checks.registry import Finding, source_check, suggestion
 from muster.definition.examples import example, key_of
 from muster.definition.schema.cluster import Cluster
-from muster.definition.schema.node_sets import Machines, VirtualMachines
+from muster.definition.schema.node_sets import Machines, Partition, VirtualMachines
 from muster.definition.schema_errors import MACHINE_TYPE, MISPLACED, SchemaError, plain_type
 from muster.definition.sources import Sources
 from muster.definition.spelling import nearest
@@ -15,6 +15,7 @@ from muster.definition.yaml_file import KeyPath
 
 _REFERENCE = "docs/reference/cluster.md has all keys"
 _CPUS = ("cpu", "cpus", "cores", "ncpus", "procs", "processors")
+_SHARING = ("oversubscribe", "over_subscribe", "shared")
 _GPUS_OF_MACHINES = "GPUs of machines are `gpus: {count: N, type: T}`"
 
 
@@ -82,6 +83,8 @@ def _meant_by(error: SchemaError, key: str) -> str:
         return f'did you mean "{MACHINE_TYPE}"?'
     if error.owner is Machines and key.casefold() in _CPUS:
         return "CPUs of machines are `sockets`, `cores_per_socket` and `threads_per_core`"
+    if error.owner is Partition and key.casefold() in _SHARING:
+        return OVERSUBSCRIBE
     if error.owner is Cluster:
         if sections := _sections_of(key):
             return f"it is a key of {' or '.join(sections)}"
