@@ -36,7 +36,7 @@ class Power(StrEnum):
     OFF = "powered down"
 
 
-NodeState = tuple[Power, bool, bool, bool]
+NodeState = tuple[Power, bool, bool, bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,12 @@ class Node:
 
     @property
     def state(self) -> "NodeState":
-        """What a release rests on: power, down, drained, and whether somebody said so."""
-        return self.power, self.down, self.drained, self.by_hand
+        """What a release rests on: power, down, drained, whether somebody said so; and held.
+
+        Held: it is down or drained, and has no job that a release would save.
+        """
+        held = (self.down or self.drained) and not self.busy
+        return self.power, self.down, self.drained, self.by_hand, held
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -94,9 +94,21 @@ def test_no_definition_has_slurm_ask_for_a_node_before_its_last_release_is_over(
     assert SHORTEST_SUSPEND_S >= STALE_S + RELEASE_S + FRESH_S
 
 
-def test_a_node_that_somebody_has_set_down_since_is_not_released() -> None:
-    """slurmctld had refused the release for a while."""
-    node = Node("lab-debug-0", Power.UP, down=True, not_responding=True, reason="Not responding")
+HELD = {"reason": "look at its disk", "by_hand": True}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({"down": True, "reason": "Not responding"}, {"down": True, **HELD}, id="down"),
+        pytest.param({"drained": True, "busy": True, **HELD}, {"drained": True, **HELD}, id="idle"),
+    ],
+)
+def test_a_node_that_somebody_holds_now_is_not_released(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """slurmctld had refused the release for a while; somebody set it down, or its job ended."""
+    node = Node("lab-debug-0", Power.UP, **before)
     slurm, clock, inbox = Mock(nodes=lambda: [node]), SetClock(), Inbox()
     reader = SlurmReader(slurm, inbox, Failures(inbox, clock), Pace(), clock)
     slurm.release_nodes.side_effect = SlurmError("no answer")
@@ -105,7 +117,7 @@ def test_a_node_that_somebody_has_set_down_since_is_not_released() -> None:
     reader.read()
     assert slurm.release_nodes.call_count == 1
     clock.passes(20)
-    node = replace(node, reason="look at its disk", by_hand=True)
+    node = Node("lab-debug-0", Power.UP, **after)
     reader.read()
     assert slurm.release_nodes.call_count == 1
     messages = [inbox.get() for _ in range(inbox.qsize())]

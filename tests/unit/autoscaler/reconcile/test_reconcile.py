@@ -50,7 +50,7 @@ def test_deleted_vms_are_forgotten_while_another_zone_is_unreachable() -> None:
 def test_the_order_of_results_is_that_of_the_nodes_that_they_are_judged_in() -> None:
     """As a set they would have another order in each process, and a schedule not one result."""
     names = tuple(f"lab-debug-{number}" for number in range(20))
-    released = Released(ReleaseNodes(names, "", (Power.UP, False, False, False)), names)
+    released = Released(ReleaseNodes(names, "", (Power.UP, False, False, False, False)), names)
     after = apply_results(ObservedState("lab", 1, events=[released]), TrackedState())
     assert [*after.changed] == [*names]
 

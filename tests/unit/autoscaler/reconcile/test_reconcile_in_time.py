@@ -197,7 +197,7 @@ def test_whatever_happens_often_the_oracle_finds_nothing_wrong(
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
 
-SOUND = (Power.UP, False, False, False)
+SOUND = (Power.UP, False, False, False, False)
 """State of a node in service."""
 WITHIN = 200
 """Schedules within which each planted bug must be found."""
