@@ -43,7 +43,7 @@ LAYERS = {
         {"queue_places"},
         {"schema_errors", "definition"},
         {"repeats"},
-        {"yaml_file", "problems", "spelling"},
+        {"yaml_file", "problems", "spelling", "job_shares"},
         {"schema"},
     ),
     "muster_sandbox": (
