@@ -147,7 +147,7 @@ class Steps:
         self.passes: list[float] = []
         """When the daemon decided."""
         self.nodes = {name: Node(name, Power.POWERING_DOWN) for name in NAMES}
-        self.vms = VmList(Vm(name, "z", name, "RUNNING", 900) for name in NAMES)
+        self.vms = VmList(Vm(name, "z", name, "RUNNING", 500) for name in NAMES)
         self.send_until: list[float] = []
         """Until when deletions may be sent, by each decision."""
         cloud = Mock(

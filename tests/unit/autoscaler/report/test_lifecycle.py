@@ -41,7 +41,10 @@ CASES = {
     "in the list": ([node("powering_up", "STAGING in a since 99", **REQUEST)], Stage.MADE),
     "its VM runs": ([node("powering_up", "RUNNING in a since 99", **REQUEST)], Stage.BOOTING),
     "a VM from before is deleted first": (
-        [node("powering_up", "RUNNING in a since 5", **REQUEST)],
+        [
+            {"at": 50, **node("up", "RUNNING in a since 5")},
+            node("powering_up", "RUNNING in a since 5", **REQUEST),
+        ],
         Stage.WAITING,
     ),
     "boots too long": (

@@ -362,6 +362,26 @@ sys.exit(main.main(["pull", {ref!r}]))
 def test_a_pull_that_is_ended_leaves_no_files_and_no_skopeo(
     program: Program, store: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
+    process, skopeo = pulling(store, tmp_path)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert err == f"muster-container: ended by {number.name}\n"
+    assert process.returncode == 128 + number
+    assert list(store.iterdir()) == []
+    until(lambda: not Path(f"/proc/{skopeo}").exists())
+
+
+def test_a_pull_that_is_killed_leaves_no_skopeo(
+    program: Program, store: Path, tmp_path: Path
+) -> None:
+    process, skopeo = pulling(store, tmp_path)
+    process.kill()
+    process.communicate(timeout=30)
+    until(lambda: not Path(f"/proc/{skopeo}").exists())
+
+
+def pulling(store: Path, tmp_path: Path) -> tuple[subprocess.Popen[str], int]:
+    """Return a pull that waits for skopeo, and that one's number."""
     (tmp_path / "bin/skopeo").write_text(
         f'#!/bin/sh\n[ "$1" = copy ] || exit 0\necho $$ >{tmp_path}/pid.new\n'
         f"mv {tmp_path}/pid.new {tmp_path}/pid\nexec sleep 60\n"
@@ -369,13 +389,7 @@ def test_a_pull_that_is_ended_leaves_no_files_and_no_skopeo(
     words = ENDED.format(library=str(LIBRARY), store=str(store), ref=REF)
     process = subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.PIPE, text=True)
     until((tmp_path / "pid").exists)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=30)
-    assert err == f"muster-container: ended by {number.name}\n"
-    assert process.returncode == 128 + number
-    assert list(store.iterdir()) == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    return process, int((tmp_path / "pid").read_text())
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -189,18 +189,16 @@ def _pinned(source: str, digest: str | None) -> str:
 
 
 def _skopeo(words: list[str], seconds: float | None) -> "subprocess.CompletedProcess[bytes]":
-    try:
-        return subprocess.run(
-            ["skopeo", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise ContainerError(
-            "skopeo is not installed on this host: pull images on a login node"
-        ) from error
+    if shutil.which("skopeo") is None:
+        raise ContainerError("skopeo is not installed on this host: pull images on a login node")
+    return subprocess.run(
+        # However this process ends, skopeo ends with it: prctl(2), PR_SET_PDEATHSIG.
+        ["setpriv", "--pdeathsig", "KILL", "skopeo", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+    )
 
 
 def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
