@@ -210,6 +210,7 @@ def apply(
 
     """
     done: list[list[str]] = []
+    taken: list[list[str]] = []
     said = []
     for _ in range(2):
         goal = target(current, wish, prune, busy, draining)
@@ -220,14 +221,16 @@ def apply(
                 said.append(f"sacctmgr {shlex.join(command)}: {complaint}")
                 # Each further command would wait for its bound.
                 if silence := slurmdbd.silence():
-                    raise _broken_off(slurmdbd, silence, done, commands[number:])
+                    raise _broken_off(slurmdbd, silence, taken, commands[number:])
+            else:
+                taken.append(command)
             done.append(command)
         if not commands:
             return done
         try:
             current = slurmdbd.state()
         except RefusedError as error:
-            raise _broken_off(slurmdbd, str(error), done, []) from error
+            raise _broken_off(slurmdbd, str(error), taken, []) from error
     left = plan(slurmdbd.cluster, current, target(current, wish, prune, busy, draining))
     if left:
         raise RefusedError(

@@ -194,6 +194,7 @@ class Deletes:
     def withdraw(self, vm: Vm) -> None:
         """End the deletion of a VM, unless Google gets its call already, or has it.
 
+        If Google refuses that call, the deletion ends then, and is not tried again.
         One whose call has got no answer, and waits to be sent again, is ended, although Google may
         have it.
         """

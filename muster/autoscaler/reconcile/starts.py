@@ -47,7 +47,7 @@ def with_start(
 
 
 def _ran_by(observed: ObservedState, tracked: TrackedState, name: str) -> dict[str, float]:
-    """Return by when the VMs of a node ran, by the last lists and by the deletions of them."""
+    """Return `Start.ran_by`, from the last two lists and from deletions."""
     read = tracked.read
     lists = [(observed.vms_at, observed.vms), *([(read.vms_at, read.vms)] if read else [])]
     seen = [(at, vm) for at, vms in lists for vm in vms.by_name.get(name, ())]

@@ -151,6 +151,21 @@ def test_slurmdbd_that_dies_after_the_last_change(broken_off):
     assert said.endswith("and run again")
 
 
+def test_what_was_refused_before_it_died_is_not_said_to_be_done(monkeypatch):
+    monkeypatch.setattr(sacctmgr.shutil, "which", lambda name: f"/usr/bin/{name}")
+    dying = DyingSlurmdbd(1)
+
+    def refusing_the_first(words, **more):
+        if words[1] == "-i" and "cluster" in words[2:4] and words[2] == "add":
+            return subprocess.CompletedProcess(words, 1, " Nothing new added.\n", "")
+        return dying(words, **more)
+
+    slurmdbd = sacctmgr.Sacctmgr("lab", "db1", 6819, 0, refusing_the_first)
+    wish = wanted([account("a"), account("b")], [])
+    with pytest.raises(RefusedError, match=f"; done: {ADD.format('a')}; not done"):
+        sacctmgr.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
+
+
 def test_of_many_commands_the_first_are_said(monkeypatch):
     monkeypatch.setattr(sacctmgr.shutil, "which", lambda name: f"/usr/bin/{name}")
     slurmdbd = sacctmgr.Sacctmgr("lab", "db1", 6819, 0, DyingSlurmdbd(0))
