@@ -178,9 +178,11 @@ def test_what_is_switched_off_stands_beside_the_whole() -> None:
 )
 def test_the_goals_are_named(seconds: float, accuracy: float, words: tuple[str, str]) -> None:
     found = table.rows([ONE, replace(TWO, seconds=seconds)])
-    efficiency, alike = table.verdicts(found, replace(ONE, batch=256, accuracy=accuracy))
+    efficiency, limit, alike = table.verdicts(found, replace(ONE, batch=256, accuracy=accuracy))
     assert words[0] in efficiency
     assert "(original: 0.47)" in efficiency
+    assert "takes 49.0 ms on one node, and 49.0 ms while 2 compute" in limit
+    assert "would be 1.00," in limit
     assert alike.endswith(words[1])
 
 
