@@ -154,7 +154,8 @@ def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
     home = variables.get("users_home_root", host.definition.cluster.storage.home.path)
     # Root of a compute node can write to each shared home, and so decide what starts when its owner
     # logs in. On a host that is a node itself nothing is left to protect.
-    is_protected = host.is_in("controller", "database", "storage") and not host.is_in("compute")
+    is_central = host.is_in("controller", "database", "storage")
+    is_protected = is_central and not host.is_in("compute")
     administrators = people.administrators(host.definition)
     has_directory = host.definition.cluster.users.directory is not None
     return {
@@ -167,8 +168,9 @@ def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
         "job_login": host.lets_jobs_log_in,
         "keys_command": _DIRECTORY_KEYS if has_directory and _takes_logins(host) else "",
         "refused_from": _nodes(host) if is_protected else [],
-        "refused_logins": list(dict.fromkeys(["root", *administrators, *_own_logins(variables)]))
-        if is_protected
+        "admin_networks": host.definition.cluster.users.admin_networks if is_central else [],
+        "admin_logins": list(dict.fromkeys(["root", *administrators, *_own_logins(variables)]))
+        if is_central
         else [],
         "create_homes": host.name == nfs.home_maker(host.definition),
         "home_mounted": home in _mount_points(variables),

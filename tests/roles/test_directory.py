@@ -1,5 +1,6 @@
 """People of a directory are on the host and get in where they may, as nobody but themselves."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -51,6 +52,26 @@ def test_a_person_of_the_directory_is_known_with_the_groups(host: Host) -> None:
     )
     assert host.check_output("id -Gn eve").split() == ["staff-of-site", "hpc"]
     assert "eve" in host.check_output("getent group hpc").split(":")[3].split(",")
+
+
+def test_groups_of_the_directory_with_rights_on_hosts_are_not_there(host: Host) -> None:
+    """eve is in them, and sudo would ask for their names."""
+    search = f"{ADMIN.format(program='ldapsearch')} -LLL -b dc=example,dc=org '(memberUid=eve)'"
+    entries = host.check_output("sh -c %s", f"{search} gidNumber").split("\n\n")
+    numbers = {
+        name: re.search(r"^gidNumber: (\d+)$", entry, re.MULTILINE)[1]
+        for name in ("sudo", "wheel", "docker", "hpc")
+        for entry in entries
+        if entry.startswith(f"dn: cn={name},")
+    }
+    assert len(numbers) == 4
+    # The search finds what is there.
+    assert host.run(f"getent group {numbers.pop('hpc')}").rc == 0
+    of_eve = host.check_output("id -Gn eve").split()
+    for name, number in numbers.items():
+        assert host.run(f"getent group {number}").rc == 2, name
+        assert "eve" not in host.run(f"getent group {name}").stdout
+        assert name not in of_eve
 
 
 def test_a_member_of_the_group_logs_in_with_the_key_of_the_directory(host: Host) -> None:

@@ -75,6 +75,20 @@ def test_administrators_do_not_come_from_nodes(host):
     assert host.run(f"{SSH} fay@127.0.0.1 true").rc == 0
 
 
+def test_administrators_come_from_their_networks_alone(host):
+    for login, code in (("fay", 255), ("root", 255), ("ada", 0)):
+        assert host.run(f"{SSH} -b 127.0.2.1 {login}@127.0.0.1 true").rc == code, login
+    for login in ("fay", "root"):
+        assert host.run(f"{SSH} {login}@127.0.0.1 true").rc == 0, login
+
+
+def test_a_key_that_the_definition_no_longer_names_opens_nothing(host):
+    refused = host.run(f"{PLANTED.format(source=5)} fay@127.0.0.1 true")
+    assert refused.rc == 255
+    assert "Permission denied" in refused.stderr
+    assert host.run(f"{SSH} fay@127.0.0.1 true").rc == 0
+
+
 @pytest.mark.parametrize("flags", ["", "-n", "-n -i"])
 def test_sudo_asks_the_agent_of_an_administrator_for_a_key(host, flags):
     become = WITH_AGENT.format(key="trial", login="ada", run=f"sudo {flags} id -u")

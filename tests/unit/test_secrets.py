@@ -451,6 +451,16 @@ def test_only_what_muster_makes_can_be_rotated(inventory: Path) -> None:
         secrets.rotate(inventory, "munge_key")
 
 
+def test_an_encrypted_file_has_no_secret_in_plain_text(inventory: Path, password: Path) -> None:
+    secrets.make(inventory)
+    path = secrets.path_of(inventory)
+    made = values(inventory)
+    assert all(value in path.read_text() for value in made.values())
+    encrypt(path, password)
+    assert not any(value in path.read_text() for value in made.values())
+    assert decrypted(path, password) == made
+
+
 def test_an_encrypted_file_is_told_as_one(run: Run, inventory: Path, password: Path) -> None:
     secrets.make(inventory)
     encrypt(secrets.path_of(inventory), password)

@@ -94,13 +94,20 @@ options:
     type: list
     elements: str
     default: [root]
-  refused_from:
-    description: Addresses and networks from which sshd refuses O(refused_logins).
+  admin_logins:
+    description:
+      - Logins that sshd refuses by where they come from. The module fails if one of them runs it
+        over ssh from where sshd would refuse it.
     type: list
     elements: str
     default: []
-  refused_logins:
-    description: These logins; the module fails if one of them runs it over ssh from there.
+  refused_from:
+    description: Addresses and networks from which sshd refuses O(admin_logins).
+    type: list
+    elements: str
+    default: []
+  admin_networks:
+    description: Addresses and networks from which alone sshd takes O(admin_logins); empty, from all others.
     type: list
     elements: str
     default: []
@@ -233,8 +240,9 @@ class Params(TypedDict):
     local_home_root: str
     no_login: list[str]
     home_keys: list[str]
+    admin_logins: list[str]
     refused_from: list[str]
-    refused_logins: list[str]
+    admin_networks: list[str]
 
 
 def conflicts(
@@ -635,15 +643,42 @@ def refused_here(params: "Params", login: str, peer: str) -> list[str]:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:  # not by ssh, or sshd does not know the address: then it is "UNKNOWN"
         return []
-    if login not in params["refused_logins"]:
+    if login not in params["admin_logins"]:
         return []
-    networks = [ipaddress.ip_network(entry, strict=False) for entry in params["refused_from"]]
-    if not any(address in network for network in networks):
+    if _is_in(address, params["refused_from"]):
+        why = "administrators don't come from nodes; run it from another machine"
+    elif params["admin_networks"] and not _is_in(address, params["admin_networks"]):
+        why = (
+            "users.admin_networks does not have this address; add it or its network, or run this "
+            "from another machine"
+        )
+    else:
         return []
-    return [
-        f"{login} runs this from {peer}, from where sshd would refuse {login}: administrators "
-        "don't come from nodes; run it from another machine"
-    ]
+    return [f"{login} runs this from {peer}, from where sshd would refuse {login}: {why}"]
+
+
+def _is_in(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Iterable[str]) -> bool:
+    return any(address in ipaddress.ip_network(network, strict=False) for network in networks)
+
+
+def peer_of(process: int, proc: str = "/proc") -> str:
+    """Return the address that a process was started from by ssh; empty if not by ssh.
+
+    sudo and doas take SSH_CONNECTION away from the programs that they start, so the processes above
+    are looked at too.
+    """
+    try:
+        while process > 1:
+            with open(f"{proc}/{process}/environ", encoding="utf-8", errors="replace") as stream:
+                pairs = dict(entry.partition("=")[::2] for entry in stream.read().split("\0"))
+            if connection := pairs.get("SSH_CONNECTION"):
+                return connection.split()[0]
+            with open(f"{proc}/{process}/status", encoding="utf-8", errors="replace") as stream:
+                process = next(int(line.split()[1]) for line in stream if line.startswith("PPid:"))
+    except OSError:
+        # Above are processes that have ended, or that only their owner may look at.
+        return ""
+    return ""
 
 
 def main() -> None:
@@ -697,8 +732,9 @@ def main() -> None:
                 "default": ["root"],
                 "no_log": False,
             },
+            "admin_logins": {"type": "list", "elements": "str", "default": []},
             "refused_from": {"type": "list", "elements": "str", "default": []},
-            "refused_logins": {"type": "list", "elements": "str", "default": []},
+            "admin_networks": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -739,8 +775,7 @@ def main() -> None:
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         if params["home_shared"] or is_of_server(params["home_root"], table):
             problems += in_shared_homes(params["home_keys"], host, params["home_root"])
-    peer = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
-    problems += refused_here(params, login, peer)
+    problems += refused_here(params, login, peer_of(os.getpid()))
     if problems:
         module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)
 

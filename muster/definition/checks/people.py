@@ -1,4 +1,4 @@
-"""Checks of people and groups: numbers, groups, addresses, shells."""
+"""Checks of people and groups: numbers, groups, addresses, where administrators come from."""
 
 from collections.abc import Iterator
 
@@ -49,6 +49,14 @@ table(
         at("users.people.<name>.email"), patterns.EMAIL,
         '"{value}" is no address',
         "write it as name@example.org"),
+    Spelling("admin-network",
+        "A network of administrators that sshd does not take",
+        at("users.admin_networks.[]"), patterns.is_network,
+        '"{value}" is neither an address nor a network',
+        "write it like 192.0.2.7 or 192.0.2.0/24"),
+    ListedTwice("admin-network-twice",
+        "A network of administrators, listed twice",
+        at("users.admin_networks.[]")),
 )
 # fmt: on
 
@@ -94,3 +102,14 @@ def uid_is_a_gid(d: Definition) -> Iterator[Finding]:
                 f'{uid} is the gid of "{groups[uid]}", and {path[2]}\'s own group needs it',
                 "take another uid",
             )
+
+
+@check("admin-networks-in-the-cloud")
+def admin_networks_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """Networks of administrators where people come through IAP alone."""
+    if d.cluster.cloud and d.cluster.users.admin_networks:
+        yield Finding(
+            ("users", "admin_networks"),
+            "nobody comes to VMs of the cloud from a network, but through IAP",
+            "leave it out; cloud.iap_admins says who may reach the controller",
+        )

@@ -70,6 +70,17 @@ def is_ldap_server(text: str) -> bool:
     return is_host(host.strip("[]")) and 1 <= port <= 65535
 
 
+def is_network(text: str) -> bool:
+    """Whether sshd takes `text` as an address or a network: ADDRESS/LENGTH, host bits zero."""
+    if not re.fullmatch(r"[0-9a-fA-F.:]+(/[0-9]{1,3})?", text):
+        return False
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_address(text: str) -> bool:
     """Whether `text` is an IP address."""
     try:

@@ -108,6 +108,15 @@ class Users(Model):
         dict[str, Person],
         Field(description="People by login name.", json_schema_extra=named(patterns.LOGIN_NAME)),
     ] = {}
+    admin_networks: Annotated[
+        list[str],
+        Field(
+            description="Addresses and networks that root and administrators may come from, by ssh "
+            "to controller, database and storage hosts; empty: from all but compute nodes. For own "
+            "machines: VMs of a cloud are reached through IAP.",
+            examples=[["192.0.2.0/24", "2001:db8::7"]],
+        ),
+    ] = []
     directory: Annotated[
         Directory | None,
         Field(

@@ -245,7 +245,8 @@ class Storage(Model):
         Field(
             description="Each job has a `/tmp` and a `/dev/shm` of its own on each of its nodes, "
             "empty at its start and removed at its end; `/tmp` lies in `scratch` where there is "
-            "one. For own machines, not for VMs of a cloud."
+            "one. Off by default: such a job does not see what is mounted on its node later, such "
+            "as a home by autofs. For own machines, not for VMs of a cloud, where it was not tried."
         ),
     ] = False
     cache: Annotated[

@@ -340,20 +340,60 @@ def test_homes_of_a_server_are_known_by_their_file_system() -> None:
     assert not people.is_of_server("/home", [disk])
 
 
+@pytest.mark.parametrize("own", [[], ["198.51.100.0/24", "2001:db8::7"]])
 @pytest.mark.parametrize(
     ("login", "peer", "refused"),
     [
-        ("ada", "192.0.2.21", True),
-        ("ada", "192.0.3.1", True),
-        ("ada", "198.51.100.1", False),
-        ("bob", "192.0.2.21", False),
-        ("ada", "", False),
-        ("ada", "UNKNOWN", False),
-        ("ada", "fe80::1%eth0", False),
+        ("ada", "192.0.2.21", "from nodes"),
+        ("ada", "192.0.3.1", "from nodes"),
+        ("ada", "198.51.100.1", None),
+        ("ada", "2001:db8::7", None),
+        ("ada", "203.0.113.1", "users.admin_networks does not have this address"),
+        ("ada", "2001:db8::8", "users.admin_networks does not have this address"),
+        ("bob", "192.0.2.21", None),
+        ("bob", "203.0.113.1", None),
+        ("ada", "", None),
+        ("ada", "UNKNOWN", None),
+        ("ada", "fe80::1%eth0", "users.admin_networks does not have this address"),
     ],
 )
 def test_nobody_runs_it_from_where_sshd_would_refuse_him(
-    login: str, peer: str, refused: bool
+    login: str, peer: str, refused: str | None, own: list[str]
 ) -> None:
-    params = {"refused_from": ["192.0.2.21", "192.0.3.0/24"], "refused_logins": ["ada", "root"]}
-    assert bool(people.refused_here(params, login, peer)) == refused
+    params = {
+        "admin_logins": ["ada", "root"],
+        "refused_from": ["192.0.2.21", "192.0.3.0/24"],
+        "admin_networks": own,
+    }
+    said = people.refused_here(params, login, peer)
+    if refused is None or (refused.startswith("users.admin_networks") and not own):
+        assert said == []
+    else:
+        [sentence] = said
+        assert f"{login} runs this from {peer}, from where sshd would refuse {login}" in sentence
+        assert refused in sentence
+
+
+def processes(proc: Path, *chain: str) -> int:
+    """Processes with these variables, each the parent of the next one; the number of the last."""
+    for number, variables in enumerate(chain, start=2):
+        folder = proc / str(number)
+        folder.mkdir()
+        (folder / "environ").write_text(variables)
+        (folder / "status").write_text(f"Name:\tx\nPPid:\t{number - 1}\n")
+    return len(chain) + 1
+
+
+def test_where_a_run_comes_from_is_known_after_sudo_too(tmp_path: Path) -> None:
+    session = "HOME=/root\0SSH_CONNECTION=192.0.2.21 50000 192.0.2.1 22\0"
+    for number, chain in enumerate([[session], [session, "SUDO_USER=ops\0", ""]]):
+        proc = tmp_path / str(number)
+        proc.mkdir()
+        assert people.peer_of(processes(proc, *chain), str(proc)) == "192.0.2.21"
+
+
+def test_a_run_without_ssh_comes_from_nowhere(tmp_path: Path) -> None:
+    assert people.peer_of(processes(tmp_path, "HOME=/root\0", ""), str(tmp_path)) == ""
+    # A process above has ended meanwhile.
+    (tmp_path / "2/status").unlink()
+    assert people.peer_of(3, str(tmp_path)) == ""

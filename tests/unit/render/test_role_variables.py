@@ -435,7 +435,7 @@ def test_nothing_that_nodes_can_write_starts_when_an_administrator_logs_in() -> 
     for host in ("access", "files"):
         given = variables(definition, host)
         assert given["users_local_homes"] == ["ada"]
-        assert given["users_refused_logins"] == ["root", "ada"]
+        assert given["users_admin_logins"] == ["root", "ada"]
         assert given["users_home_shared"]
     assert variables(definition, "cpu-01")["users_local_homes"] == []
     alone = changed({"controller": ["cpu-01"]}, users={"people": people})
@@ -447,7 +447,7 @@ def test_nor_do_the_hosts_own_administrators(keys: Any) -> None:
     addresses = {"access": "192.0.2.1", "cpu-01": "192.0.2.21"}
     given = {"users_home_keys": keys}
     host = Host(changed(), "access", addresses, ROOT / "inventories/lab", "", given)
-    refused = role_variables(host)[0]["users_refused_logins"]
+    refused = role_variables(host)[0]["users_admin_logins"]
     assert refused == (["root", "ops"] if isinstance(keys, list) else ["root"])
 
 
@@ -459,6 +459,22 @@ def test_administrators_do_not_come_from_nodes() -> None:
     assert role_variables(named)[0]["users_refused_from"] == []
     cloud = load(ROOT / "inventories/cloud")
     assert variables(cloud, "slurm10-controller")["users_refused_from"] == ["10.10.0.0/16"]
+
+
+def test_administrators_come_to_central_hosts_from_their_networks_alone() -> None:
+    own = ["192.0.2.0/24", "2001:db8::7"]
+    users = {"people": {"ada": {"uid": 20001, "admin": True}}, "admin_networks": own}
+    definition = changed(users=users)
+    given = variables(definition, "access")
+    assert given["users_admin_networks"] == own
+    assert given["users_admin_logins"] == ["root", "ada"]
+    # A node that is the controller too has nothing to protect from nodes, and the same door.
+    alone = variables(changed({"controller": ["cpu-01"]}, users=users), "cpu-01")
+    assert (alone["users_admin_networks"], alone["users_refused_from"]) == (own, [])
+    assert alone["users_admin_logins"] == ["root", "ada"]
+    for host in ("cpu-01", "gpu-01"):
+        given = variables(definition, host)
+        assert (given["users_admin_networks"], given["users_admin_logins"]) == ([], [])
 
 
 def test_slurmdbd_answers_the_controller_and_login_nodes_only() -> None:
