@@ -7,45 +7,48 @@ from muster.definition.schema.cloud import STATE
 from muster.render import quotas
 
 STATE_ROOT = "/srv/muster"
-"""Where a controller in the cloud mounts the disk with its state."""
+"""Where the file system of SLURM's queue and its database is mounted."""
 _OPTIONS = ["nosuid", "nodev"]
 
 
-def of_controller(definition: Definition) -> list[dict[str, Any]]:
-    """Return the disk with the state of a controller in the cloud, as `file_systems` takes it.
+# The clients that may reclaim their locks: nfsdcld(8). Without it a recreated controller refuses
+# them, and programs lose the locks that they hold.
+_CLIENTS = {
+    "path": "/var/lib/nfs",
+    "owner": "statd",
+    "group": "nogroup",
+    "units": ["nfs-server", "nfs-mountd", "nfsdcld"],
+}
+_DATABASE = {"path": "/var/lib/mysql", "owner": "mysql", "group": "mysql", "units": ["mariadb"]}
+# StateSaveLocation, as the role slurmctld has it.
+_QUEUE = {
+    "path": "/var/lib/slurm/slurmctld",
+    "owner": "slurm",
+    "group": "slurm",
+    "units": ["slurmctld"],
+}
 
-    Nothing outside the cloud: machines keep their disks.
+
+def of_state(
+    definition: Definition, *, controls: bool, keeps_database: bool
+) -> list[dict[str, Any]]:
+    """Return the file system of queue and database of a host, as `file_systems` takes it.
+
+    `controls`: slurmctld runs there. `keeps_database`: it is in the group `database`. In the cloud
+    it is a disk, which outlives the controller's VM and keeps all that the next VM must have.
     """
-    if definition.cluster.cloud is None:
-        return []
-    # The clients that may reclaim their locks: nfsdcld(8). Without it a recreated controller
-    # refuses them, and programs lose the locks that they hold.
-    clients = {
-        "path": "/var/lib/nfs",
-        "owner": "statd",
-        "group": "nogroup",
-        "units": ["nfs-server", "nfs-mountd", "nfsdcld"],
-    }
+    cluster = definition.cluster
+    in_cloud = cluster.cloud is not None
     folders = [
-        *([clients] if definition.cluster.storage.served() else []),
-        {"path": "/var/lib/mysql", "owner": "mysql", "group": "mysql", "units": ["mariadb"]},
-        # StateSaveLocation, as the role slurmctld has it.
-        {
-            "path": "/var/lib/slurm/slurmctld",
-            "owner": "slurm",
-            "group": "slurm",
-            "units": ["slurmctld"],
-        },
+        *([_CLIENTS] if in_cloud and controls and cluster.storage.served() else []),
+        *([_DATABASE] if keeps_database and cluster.database is None else []),
+        *([_QUEUE] if controls else []),
     ]
-    return [
-        {
-            "path": STATE_ROOT,
-            "device": _disk(STATE),
-            "label": f"muster-{STATE}",
-            "host_keys": True,
-            "folders": folders,
-        }
-    ]
+    if not folders or not (in_cloud or cluster.storage.state_gib):
+        return []
+    disk = {"device": _disk(STATE), "host_keys": True}
+    place = disk if in_cloud else {"size_gib": cluster.storage.state_gib}
+    return [{"path": STATE_ROOT, **place, "label": f"muster-{STATE}", "folders": folders}]
 
 
 def of_storage(definition: Definition) -> list[dict[str, Any]]:

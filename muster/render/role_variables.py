@@ -144,7 +144,11 @@ def _munge(host: Host, _: Mapping[str, Any]) -> Variables:
 def _file_systems(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
         "mounts": [
-            *(file_systems.of_controller(host.definition) if host.is_in("controller") else []),
+            *file_systems.of_state(
+                host.definition,
+                controls=host.is_in("controller"),
+                keeps_database=host.is_in("database"),
+            ),
             *(file_systems.of_storage(host.definition) if host.is_in("storage") else []),
         ]
     }
@@ -477,7 +481,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "autofs": images,
         "muster-guard": cluster.cloud,
         "muster-guard-keeper": cluster.cloud,
-        "muster-file-systems": host.is_in("controller", "storage")
+        "muster-file-systems": host.is_in("controller", "database", "storage")
         and variables["file_systems_mounts"],
         "slurmctld": host.is_in("controller"),
         "mariadb": host.is_in("database") and not cluster.database,
@@ -563,7 +567,9 @@ class _Role:
 _ROLES = {
     "base": _Role(("all",), _base),
     "munge": _Role(("all",), _munge, packages=("munge",)),
-    "file_systems": _Role(("controller", "storage"), _file_systems, _is_set("file_systems_mounts")),
+    "file_systems": _Role(
+        ("controller", "database", "storage"), _file_systems, _is_set("file_systems_mounts")
+    ),
     "nfs_server": _Role(("storage",), _nfs_server, _is_set("nfs_server_exports")),
     "ceph_cluster": _Role(("storage",), _ceph_cluster, _is_set("ceph_cluster_devices")),
     "cephadm": _Role(("storage",), _cephadm, _is_set("cephadm_image")),

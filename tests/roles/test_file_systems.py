@@ -75,6 +75,27 @@ def test_the_daemon_does_not_start_without_the_disk(host):
     assert needed.count("muster-file-systems.service") == 2
 
 
+def test_the_daemon_does_not_start_on_what_was_in_its_folder_before(host):
+    """As where the folder was taken out of the list, at the next boot."""
+    host.check_output(f"sh -c 'systemctl stop keeper; umount {FOLDER}'")
+    try:
+        done = host.run("systemctl start keeper")
+        assert done.rc != 0
+        assert "Assertion failed" in done.stderr
+    finally:
+        assert run(host).stdout == f"{FOLDER}: bind it to {KEPT}\n"
+        host.check_output("systemctl start keeper")
+
+
+def test_settings_that_can_t_be_applied_are_refused_before_they_are_written(host):
+    wanted = {"path": "/srv/other", "label": "muster-other", "size_gib": 100_000}
+    host.check_output(f"printf %s '{json.dumps({'mounts': [wanted]})}' >/root/other.json")
+    done = run(host, "check /root/other.json")
+    assert done.rc == 1
+    assert "GiB are missing" in done.stderr
+    assert not host.file("/var/lib/muster/file-systems/muster-other").exists
+
+
 def test_the_disk_s_content_wins_on_a_recreated_machine(host):
     """The daemon's folder of the new machine holds something else, and the owner another number."""
     host.check_output(f"sh -c 'systemctl stop keeper; umount {FOLDER}; umount /shared'")
@@ -146,7 +167,7 @@ def damaged(disk):
 def test_a_disk_that_is_neither_known_nor_blank_is_refused(host, settings, other_disk, damage):
     host.check_output(f"sh -c '{damage(other_disk)}'")
     before = host.check_output(f"sha256sum {other_disk}")
-    settings(device=other_disk, path="/srv/other")
+    settings(device=other_disk, path="/srv/other", folders=[])
     done = run(host)
     assert done.rc == 1
     assert "is not formatted: repair it" in done.stderr
@@ -157,7 +178,7 @@ def test_a_disk_that_is_neither_known_nor_blank_is_refused(host, settings, other
 def test_a_disk_with_anything_on_it_is_refused(host, settings, other_disk, make):
     host.check_output(f"{make} {other_disk}")
     before = host.check_output(f"sha256sum {other_disk}")
-    settings(device=other_disk, path="/srv/other")
+    settings(device=other_disk, path="/srv/other", folders=[])
     done = run(host)
     assert done.rc == 1
     assert f"{other_disk} holds" in done.stderr
@@ -232,7 +253,8 @@ def test_a_file_is_mounted_again_after_a_boot_and_grows(host, settings):
 
 def test_a_file_that_has_no_room_is_refused_before_it_takes_any(host, settings):
     before = host.check_output("df --output=avail -B1G /var/lib").split()[1]
-    settings(path="/srv/other", label="muster-other", device="", size_gib=100_000)
+    other = {"path": "/srv/other", "label": "muster-other", "device": "", "folders": []}
+    settings(**other, size_gib=100_000)
     done = run(host)
     assert done.rc == 1
     assert "GiB are missing, with what the machine itself keeps" in done.stderr
@@ -257,7 +279,7 @@ def test_a_disk_that_was_not_filled_before_the_machine_stopped_is_made_again(
 
 def test_another_file_system_at_the_folder_is_refused(host, settings, other_disk):
     host.check_output("sh -c 'mkdir -p /srv/other; mount -t tmpfs other /srv/other'")
-    settings(device=other_disk, path="/srv/other")
+    settings(device=other_disk, path="/srv/other", folders=[])
     try:
         done = run(host)
         assert done.rc == 1

@@ -61,6 +61,13 @@ def test_the_server_runs_with_slurm_s_values(host):
     assert rows.stdout.split() == ["2560", "64", "900", "16"], rows.stderr
 
 
+def test_sorts_on_disk_take_no_room_where_people_write(host):
+    assert ask(host, "SELECT @@tmpdir").stdout == "/var/lib/mysql/muster-tmp\n"
+    shown = host.check_output("mariadb --batch --skip-column-names -e 'SHOW DATABASES'")
+    assert "slurm_acct_db" in shown
+    assert "muster-tmp" not in shown
+
+
 def test_the_server_comes_back_after_a_boot(host):
     assert host.service("mariadb").is_enabled
 

@@ -1,19 +1,21 @@
-"""A fork bomb and a memory hog on a login node that is the controller and has a database.
+"""A fork bomb, a memory hog and a full disk on a login node with slurmctld and a database.
 
-Containers can't show it: they share CPUs and memory with this machine, and have no cgroups with
-limits on some.
+Containers can't show it: they share CPUs, memory and disk with this machine, and have no cgroups
+with limits on some.
 """
 
 import json
 import math
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from vmkit import site
 from vmkit.machine import Machine
+from vmkit.site import Site
 from waiting import until
 
 pytestmark = pytest.mark.proof("an emulated machine of its own takes minutes")
@@ -82,8 +84,8 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def access() -> Iterator[Machine]:
-    """The machine, on which ada has been logged in from the start."""
+def two() -> Iterator[Site]:
+    """The machine, on which ada has been logged in from the start, and a client."""
     with site.booted() as machines:
         machines.define(site.CLUSTER)
         server = machines.server
@@ -98,7 +100,13 @@ def access() -> Iterator[Machine]:
         server.check("systemd-run --property=PAMName=sshd --property=User=ada sleep infinity")
         server.check(f"timeout 20 sh -c 'until test -e {SLICE}; do sleep 0.2; done'")
         machines.play(f"--limit={site.SERVER}", roles=ROLES)
-        yield server
+        yield machines
+
+
+@pytest.fixture(scope="module")
+def access(two: Site) -> Machine:
+    """The machine."""
+    return two.server
 
 
 @pytest.fixture
@@ -168,6 +176,100 @@ def test_daemons_answer_under_an_attack(
     assert max(found.longest.values()) < MOST_SECONDS
     assert found.killed, "it has not met its limit"
     assert restarts(access) == "0\n\n0"
+
+
+# As much as there is, then the rest.
+FILL = """
+for mib in 1024 64 1; do
+    n=0
+    while fallocate -l ${mib}M $0/fill-$mib-$n; do n=$((n+1)); done 2>/dev/null
+done
+dd if=/dev/zero of=$0/fill bs=4k
+"""
+MAKE = "CREATE DATABASE kept; CREATE TABLE kept.words (n INT, word TEXT)"
+WRITE = "INSERT INTO kept.words SELECT seq, REPEAT('x', 1000) FROM kept.seq_1_to_30000"
+SORT = """SELECT COUNT(*) FROM (
+    SELECT DISTINCT CONCAT(seq, REPEAT('x', 2000)) FROM kept.seq_1_to_20000
+) AS sorted"""
+SUBMIT = (
+    "runuser -u ada -- sbatch --parsable --hold --mem=50 --time=5 --chdir=/ --output=/dev/null "
+    "--wrap=true"
+)
+
+
+def mariadb(sql: str) -> str:
+    """A command that ends, whatever the server waits for."""
+    return f"timeout 100 mariadb --batch --skip-column-names --execute={shlex.quote(sql)}"
+
+
+@contextmanager
+def filled(access: Machine) -> Iterator[None]:
+    """Ada has filled /tmp and /var/tmp."""
+    folders = ("/tmp", "/var/tmp")
+    try:
+        for folder in folders:
+            access.ssh(f"runuser -u ada -- sh -c {shlex.quote(FILL)} {folder}")
+        assert access.check("df --output=avail --block-size=M / | tail -n 1") == "0M"
+        yield
+    finally:
+        access.check(f"rm -f {' '.join(f'{folder}/fill*' for folder in folders)}")
+
+
+def test_on_the_system_s_disk_both_stop_when_it_is_full(access: Machine) -> None:
+    access.check(mariadb(MAKE))
+    submitted(access)
+    try:
+        with filled(access):
+            for command in (mariadb(WRITE), mariadb(SORT), SUBMIT):
+                assert access.ssh(command).returncode != 0, command
+    finally:
+        access.check("systemctl reset-failed mariadb slurmctld")
+        access.check("systemctl restart mariadb slurmctld")
+        access.check(mariadb("DROP DATABASE kept"))
+
+
+def submitted(access: Machine) -> str:
+    """A job of ada's that waits; its number."""
+    until(lambda: access.ssh("sinfo").returncode == 0, "slurmctld is up")
+    return access.check(SUBMIT)
+
+
+def queue(access: Machine) -> set[str]:
+    """The jobs that slurmctld knows; none where it does not answer."""
+    return set(access.ssh("squeue --noheader --format=%i").stdout.split())
+
+
+@pytest.fixture(scope="module")
+def moved(two: Site) -> str:
+    """Queue and database have got a file system of their own; a job that waited before."""
+    server = two.server
+    server.check(mariadb(MAKE))
+    server.check(mariadb("INSERT INTO kept.words VALUES (0, 'before')"))
+    job = submitted(server)
+    # slurmctld stays without the database: slurmdbd is not installed.
+    two.define(site.CLUSTER | {"storage": {"state_gib": 1}}, database=True)
+    pool = json.dumps({"mariadb_buffer_pool_mib": 128})
+    two.play(f"--limit={site.SERVER}", f"--extra-vars={pool}", roles="file_systems,mariadb")
+    return job
+
+
+def test_what_there_was_has_moved_with_the_daemons(access: Machine, moved: str) -> None:
+    until(lambda: moved in queue(access), "slurmctld is up with its queue")
+    assert access.check(mariadb("SELECT word FROM kept.words WHERE n = 0")) == "before"
+    folders = "/var/lib/mysql /var/lib/slurm/slurmctld"
+    lies_on = set(access.check(f"stat --format=%d {folders}").split())
+    assert len(lies_on) == 1
+    assert lies_on.isdisjoint(access.check("stat --format=%d / /tmp /var/tmp").split())
+
+
+def test_who_fills_the_system_s_disk_stops_neither(access: Machine, moved: str) -> None:
+    with filled(access):
+        job = submitted(access)
+        access.check(mariadb(WRITE))
+        assert access.check(mariadb(SORT)) == "20000"
+        access.check("systemctl restart mariadb slurmctld")
+        until(lambda: {job, moved} <= queue(access), "slurmctld is up with its queue")
+        assert access.check(mariadb("SELECT COUNT(*) FROM kept.words")) == "30001"
 
 
 @pytest.fixture(scope="module")

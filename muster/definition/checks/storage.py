@@ -27,6 +27,7 @@ _OWN = (
     *("/opt/muster", "/opt/muster-models", "/opt/muster-uv"),
     *(f"/var/lib/{name}" for name in ("apt", "ceph", "dkms", "dpkg", "muster", "mysql", "nfs")),
     *(f"/var/lib/{name}" for name in ("cephadm", "munge", "slurm", "systemd")),
+    "/srv/muster",
 )
 
 
@@ -208,6 +209,17 @@ def folder_disk_too_small(d: Definition) -> Iterator[Finding]:
                 f"a disk has {LEAST_DISK_GIB} GiB at least",
                 f"say {LEAST_DISK_GIB} or more, or leave it out",
             )
+
+
+@check("state-size-in-the-cloud")
+def state_size_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """A size for queue and database where they have a disk."""
+    if d.cluster.cloud and "state_gib" in d.cluster.storage.model_fields_set:
+        yield Finding(
+            ("storage", "state_gib"),
+            "in the cloud queue and database have a disk, so this has no effect here",
+            "take it out, and say `size_gib` of cloud.controller.state_disk",
+        )
 
 
 @check("folder-without-programs")

@@ -233,6 +233,18 @@ class Storage(Model):
             examples=[{"kind": "nfs", "group": "curators"}],
         ),
     ] = None
+    state_gib: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=65536,
+            json_schema_extra={"x-unit": "GiB"},
+            description="How much slurmctld's state and MariaDB's data may hold on machines of "
+            "your own: on the hosts that have them they lie in a file system of their own, whose "
+            "room is taken at once, so that nobody stops them by a full disk. It can grow. null: "
+            "they stay where they are, such as on a disk that an administrator mounts there.",
+        ),
+    ] = 10
     scratch: Annotated[
         str | None,
         Field(

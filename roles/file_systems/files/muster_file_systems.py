@@ -3,7 +3,7 @@
 """Mount the disks that outlive this machine, and the files that hold shared folders.
 
     muster_file_systems.py apply    at each boot (muster-file-systems.service) and in each play
-    muster_file_systems.py check    say what `apply` would do, and do nothing
+    muster_file_systems.py check    say what `apply` would do, or why it can't, and do nothing
 
 A disk of zeros gets an ext4 file system; one with anything else on it is never formatted, known or
 not: a damaged file system can be repaired. A file system that is smaller than its disk grows. What
@@ -18,8 +18,8 @@ the same way. One disk may keep the ssh host keys too, so that a recreated machi
 ones.
 
 Every change is printed as a line; without any there is nothing to do. Settings:
-/etc/muster/file-systems.json, written by the role file_systems. Runs with the Python of the system
-and disks.py alone.
+/etc/muster/file-systems.json, written by the role file_systems, or another file that is named. Runs
+with the Python of the system and disks.py alone.
 """
 
 import fcntl
@@ -60,6 +60,8 @@ SAMPLES_MIB = (*range(16), *(128 * group for group in (1, 3, 5, 7, 9, 25, 27, 49
 """Where a disk is read to see whether it is blank: its head, and ext4's copies (mke2fs(8))."""
 KEPT_PART = 10
 """Part of a disk that no file may take: 1/10."""
+USABLE = 0.9
+"""Part of a disk, or of its free room, that what moves in may need."""
 GROWS_FROM_BYTES = 16 * 2**20
 """A file system is at most a little smaller than its disk: blocks come in groups."""
 
@@ -104,6 +106,12 @@ class Mount:
         """The file in place of a disk."""
         return f"{FILES}/{self.label}"
 
+    @property
+    def instead(self) -> str:
+        """What else an administrator can do, for the end of a sentence."""
+        places = " and ".join(folder["path"] for folder in self.folders) or self.path
+        return f"mount a disk at {places} and say null for its size in the definition"
+
 
 class FileSystem:
     """One file system and its folders; `act`: make changes, do not only report them."""
@@ -112,6 +120,8 @@ class FileSystem:
         self.mount = mount
         self.folders = [Folder(**folder) for folder in mount.folders]
         self.root = mount.path
+        self.paths = [self.root, *(folder.path for folder in self.folders)]
+        """What moves in."""
         self.half = f"{mount.path}/.new"
         """A folder that is being moved in; it is never used."""
         self.device = mount.device
@@ -121,6 +131,8 @@ class FileSystem:
     def apply(self) -> Iterator[str]:
         """Yield a line for each change, before it is made."""
         mounted = os.path.ismount(self.root)
+        for folder in self.folders:
+            self.refuse_other_folder(folder)
         if not self.device:
             yield from self.take_room()
             if not self.device:
@@ -143,6 +155,8 @@ class FileSystem:
         """Make the file system if there is none, and mount it."""
         new = self.is_to_make()
         if new:
+            if self.mount.device:
+                self.refuse_too_large(self.paths, self.size())
             yield f"{self.device}: make a file system"
             if not self.act:
                 return
@@ -206,15 +220,19 @@ class FileSystem:
         size = os.stat(file).st_size if os.path.exists(file) else 0
         if not size and os.path.ismount(self.root):
             raise DiskError(
-                f"a disk is mounted at {self.root}: leave the size of the folder out of the "
-                "definition, so that it is served, or unmount it and run again"
+                f"a disk is mounted at {self.root}: say null for its size in the definition, or "
+                "unmount it and run again"
             )
         if size > wanted:
             raise DiskError(
                 f"{file} has {size // 2**30} GiB and is never made smaller; set its size to that "
                 f"or more, or move what is in {self.root} elsewhere, unmount it and remove the file"
             )
+        if not size:
+            self.refuse_too_large(self.paths, wanted)
+            self.refuse_without_loop_device()
         if size < wanted:
+            self.refuse_without_room(wanted - size)
             yield f"{file}: take {(wanted - size) / 2**30:g} GiB"
             if self.act:
                 take(file, wanted)
@@ -231,6 +249,53 @@ class FileSystem:
                 bytes_at_once.write("0")
         elif size < wanted:
             run("losetup", "--set-capacity", self.device)
+
+    def refuse_other_folder(self, folder: Folder) -> None:
+        """Refuse a folder that an administrator has put elsewhere: it would be hidden."""
+        path, kept = folder.path, self.root + folder.path
+        if os.path.islink(path) or (os.path.ismount(path) and not same_folder(path, kept)):
+            raise DiskError(
+                f"{path} is a link or has another file system than {self.root}: say null for its "
+                "size in the definition and leave it there, or take that away and run again"
+            )
+
+    def refuse_too_large(self, paths: Sequence[str], room: int) -> None:
+        """Refuse folders that do not fit into so many bytes, before what uses them is stopped."""
+        there = [path for path in paths if os.path.isdir(path)]
+        if not there:
+            return
+        command = ("du", "--total", "--summarize", "--one-file-system", "--block-size=1", *there)
+        _, out = run(*command, codes=(0, 1))  # 1: a file has gone meanwhile
+        needed = int(out.splitlines()[-1].split()[0])
+        if needed > room * USABLE:
+            raise DiskError(
+                f"{' and '.join(there)}: {needed / 2**30:.1f} GiB do not fit into "
+                f"{room / 2**30:.1f} GiB; set a larger size in the definition, or remove what "
+                "nobody needs, and run again"
+            )
+
+    def refuse_without_loop_device(self) -> None:
+        """Refuse a machine on which no file can take the place of a disk."""
+        try:
+            run("losetup", "--find")
+        except DiskError as error:
+            raise DiskError(f"no loop device: {error}; {self.mount.instead}") from error
+
+    def refuse_without_room(self, more: int) -> None:
+        """Refuse to take so many bytes of the disk below where others need them."""
+        below = FILES
+        while not os.path.exists(below):
+            below = os.path.dirname(below)
+        disk = os.statvfs(below)
+        spare = disk.f_bavail * disk.f_frsize - more
+        kept = disk.f_blocks * disk.f_frsize // KEPT_PART
+        if spare < kept:
+            raise DiskError(
+                f"{self.mount.file} needs {more / 2**30:.1f} GiB more, and "
+                f"{(kept - spare) / 2**30:.1f} GiB are missing, with what the machine itself keeps "
+                "(a tenth of its disk); make room, say a smaller size in the definition, or "
+                f"{self.mount.instead}"
+            )
 
     def wait_for_device(self) -> None:
         """Return when the disk is there; udev may be slower than this program."""
@@ -289,8 +354,12 @@ class FileSystem:
         """Whether the disk is larger than the file system on it, in bytes."""
         values = self.superblock()
         size = int(values["Block count"]) * int(values["Block size"])
-        _, disk = run("blockdev", "--getsize64", self.device)
-        return int(disk) - size >= GROWS_FROM_BYTES
+        return self.size() - size >= GROWS_FROM_BYTES
+
+    def size(self) -> int:
+        """Size of the disk in bytes."""
+        _, out = run("blockdev", "--getsize64", self.device)
+        return int(out)
 
     def counts_projects(self) -> bool:
         """Whether the file system counts what belongs to a project (project quotas, ext4(5))."""
@@ -323,9 +392,12 @@ class FileSystem:
     def bind(self, folder: Folder) -> Iterator[str]:
         """Bind a folder to the disk's; what it holds goes there if the disk has none yet."""
         path, kept = folder.path, self.root + folder.path
-        if os.path.isdir(path) and os.path.isdir(kept) and os.path.samefile(path, kept):
+        if same_folder(path, kept):
             return
         if not os.path.isdir(kept):
+            if self.act:
+                there = os.statvfs(self.root)
+                self.refuse_too_large([path], there.f_bavail * there.f_frsize)
             yield f"{path}: move it to {kept}"
         yield f"{path}: bind it to {kept}"
         if not self.act:
@@ -379,26 +451,17 @@ class FileSystem:
                 os.rename(half, folder)
 
 
+def same_folder(one: str, other: str) -> bool:
+    """Whether two paths are the same folder, by a bind mount too."""
+    return os.path.isdir(one) and os.path.isdir(other) and os.path.samefile(one, other)
+
+
 def take(file: str, size: int) -> None:
-    """Make a file of this size in bytes, or a smaller one larger, and take its room at once.
-
-    Raises:
-        DiskError: the disk below has too little room.
-
-    """
+    """Make a file of this size in bytes, or a smaller one larger, and take its room at once."""
     os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
     made = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         before = os.fstat(made).st_size
-        disk = os.fstatvfs(made)
-        spare = disk.f_bavail * disk.f_frsize - (size - before)
-        kept = disk.f_blocks * disk.f_frsize // KEPT_PART
-        if spare < kept:
-            raise DiskError(
-                f"{file} needs {(size - before) / 2**30:.1f} GiB more, and "
-                f"{(kept - spare) / 2**30:.1f} GiB are missing, with what the machine itself keeps "
-                "(a tenth of its disk); make the folder smaller, or mount a disk there"
-            )
         try:
             os.posix_fallocate(made, 0, size)
         except OSError:
@@ -474,16 +537,16 @@ def copy(files: list[str], folder: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run what the command line asks for; return the exit code."""
-    if arguments not in (["apply"], ["check"]):
-        print("usage: muster_file_systems.py apply|check", file=sys.stderr)
+    if arguments[:1] not in (["apply"], ["check"]) or len(arguments) > 2:
+        print("usage: muster_file_systems.py apply|check [SETTINGS]", file=sys.stderr)
         return 2
-    with open(SETTINGS, encoding="utf-8") as file:
+    with open(arguments[1] if arguments[1:] else SETTINGS, encoding="utf-8") as file:
         settings = json.load(file)
     with open(LOCK, "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             for mount in settings["mounts"]:
-                for line in FileSystem(Mount(**mount), act=arguments == ["apply"]).apply():
+                for line in FileSystem(Mount(**mount), act=arguments[0] == "apply").apply():
                     print(line, flush=True)
         except (DiskError, OSError) as error:
             print(error, file=sys.stderr)

@@ -83,7 +83,7 @@ def test_each_host_has_its_variables_and_is_in_the_groups_of_its_roles(inventory
         inventory,
         shown("all", "munge_threads", "base_hostname", "base_hosts"),
         shown(HOSTS_OF % "nvidia_driver", "nvidia_driver_gpus"),
-        shown(HOSTS_OF % "file_systems", "file_systems_mounts"),
+        shown(HOSTS_OF % "nfs_server", "nfs_server_exports"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Could not match" not in done.stderr

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from muster.definition import Definition, cloud_hosts, load, validate
@@ -18,8 +19,20 @@ def cloud(**storage: Any) -> Definition:
     return validate(cluster, hosts.groups)
 
 
+def of_both(definition: Definition) -> list[dict[str, Any]]:
+    """The file systems of state of a controller that has the database too."""
+    return file_systems.of_state(definition, controls=True, keeps_database=True)
+
+
+def machines(**changes: Any) -> Definition:
+    """The lab with other sections of the definition."""
+    lab = load(ROOT / "inventories/lab")
+    cluster = lab.cluster.model_dump(exclude_unset=True)
+    return validate(cluster | changes, lab.hosts.groups)
+
+
 def test_the_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
-    (disk,) = file_systems.of_controller(cloud())
+    (disk,) = of_both(cloud())
     assert (disk["device"], disk["label"]) == ("/dev/disk/by-id/google-state", "muster-state")
     assert [folder["path"] for folder in disk["folders"]] == [
         "/var/lib/nfs",
@@ -31,7 +44,7 @@ def test_the_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
 
 
 def test_the_nfs_server_waits_for_what_it_knows_of_its_clients() -> None:
-    (disk,) = file_systems.of_controller(cloud())
+    (disk,) = of_both(cloud())
     known = next(folder for folder in disk["folders"] if folder["path"] == "/var/lib/nfs")
     assert {"nfs-server", "nfsdcld"} <= {*known["units"]}
 
@@ -40,7 +53,7 @@ def test_a_controller_that_serves_no_folder_keeps_nothing_of_nfs() -> None:
     existing = {
         folder: {"path": f"/{folder}", "kind": "existing"} for folder in ("home", "apps", "data")
     }
-    (disk,) = file_systems.of_controller(cloud(**existing))
+    (disk,) = of_both(cloud(**existing))
     assert [folder["path"] for folder in disk["folders"]] == [
         "/var/lib/mysql",
         "/var/lib/slurm/slurmctld",
@@ -79,5 +92,42 @@ def test_on_one_s_own_machines_a_folder_of_a_size_is_a_file_and_any_other_a_moun
             "units": ["nfs-server"],
         }
     ]
-    assert file_systems.of_controller(served) == []
     assert served.cluster.disks() == {}
+
+
+DATABASE = {"path": "/var/lib/mysql", "owner": "mysql", "group": "mysql", "units": ["mariadb"]}
+QUEUE = {
+    "path": "/var/lib/slurm/slurmctld",
+    "owner": "slurm",
+    "group": "slurm",
+    "units": ["slurmctld"],
+}
+
+
+@pytest.mark.parametrize(
+    ("controls", "keeps_database", "folders"),
+    [(True, True, [DATABASE, QUEUE]), (True, False, [QUEUE]), (False, True, [DATABASE])],
+)
+def test_on_one_s_own_machines_queue_and_database_have_a_file_wherever_they_are(
+    controls: bool, keeps_database: bool, folders: list[dict[str, Any]]
+) -> None:
+    (own,) = file_systems.of_state(machines(), controls=controls, keeps_database=keeps_database)
+    assert own == {
+        "path": "/srv/muster",
+        "size_gib": 10,
+        "label": "muster-state",
+        "folders": folders,
+    }
+
+
+def test_no_other_host_has_one() -> None:
+    assert file_systems.of_state(machines(), controls=False, keeps_database=False) == []
+    elsewhere = machines(database={"host": "db.example.org"})
+    assert file_systems.of_state(elsewhere, controls=False, keeps_database=True) == []
+    assert file_systems.of_state(cloud(), controls=False, keeps_database=False) == []
+
+
+def test_its_size_is_the_definition_s_and_null_leaves_all_where_it_is() -> None:
+    (own,) = of_both(machines(storage={"state_gib": 40}))
+    assert own["size_gib"] == 40
+    assert of_both(machines(storage={"state_gib": None})) == []

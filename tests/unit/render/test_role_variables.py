@@ -205,39 +205,39 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
     assert {"munge_threads", "nfs_client_mounts"} & added.keys() == set()
     # What follows from it follows from the inventory's value.
     assert added["users_home_mounted"] is True
-    assert needed(changed(), "access") == ["mariadb"]
+    assert needed(changed(), "access") == ["file_systems", "mariadb"]
     given = needed(changed(), "access", {"nfs_client_mounts": mounts})
-    assert given == ["nfs_client", "mariadb", "homes"]
+    assert given == ["file_systems", "nfs_client", "mariadb", "homes"]
 
 
 @pytest.mark.parametrize(
     ("name", "host", "roles"),
     [
-        ("machines", "access", ["mariadb"]),
+        ("machines", "access", ["file_systems", "mariadb"]),
         ("machines", "cpu-01", []),
-        ("database elsewhere", "access", []),
+        ("database elsewhere", "access", ["file_systems"]),
         ("nvidia", "gpu-01", ["nvidia_driver"]),
         ("nvidia", "cpu-01", []),
-        ("nvidia", "access", ["mariadb"]),
-        ("mail", "access", ["mariadb", "mail"]),
+        ("nvidia", "access", ["file_systems", "mariadb"]),
+        ("mail", "access", ["file_systems", "mariadb", "mail"]),
         ("mail", "cpu-01", []),
         ("served", "disks", ["nfs_server", "quotas"]),
         ("served", "cpu-01", ["nfs_client"]),
         ("filer", "disks", []),
-        ("filer", "access", ["nfs_client", "mariadb", "homes"]),
+        ("filer", "access", ["file_systems", "nfs_client", "mariadb", "homes"]),
         ("cached", "cpu-01", ["fscache", "nfs_client"]),
-        ("cached", "access", ["nfs_client", "mariadb"]),
+        ("cached", "access", ["file_systems", "nfs_client", "mariadb"]),
         ("ceph", "disks", ["ceph_cluster"]),
-        ("ceph", "access", ["ceph_client", "mariadb", "homes"]),
+        ("ceph", "access", ["file_systems", "ceph_client", "mariadb", "homes"]),
         ("cephadm", "disks", ["cephadm"]),
-        ("projects", "access", ["projects", "mariadb"]),
+        ("projects", "access", ["file_systems", "projects", "mariadb"]),
         ("projects", "cpu-01", []),
-        ("models", "access", ["models", "mariadb"]),
+        ("models", "access", ["file_systems", "models", "mariadb"]),
         ("models", "cpu-01", ["models"]),
-        ("images", "access", ["containers", "mariadb"]),
+        ("images", "access", ["file_systems", "containers", "mariadb"]),
         ("images", "cpu-01", ["containers"]),
         ("directory", "disks", ["nfs_server", "directory", "quotas"]),
-        ("directory", "access", ["nfs_client", "directory", "mariadb"]),
+        ("directory", "access", ["file_systems", "nfs_client", "directory", "mariadb"]),
         ("directory", "cpu-01", ["nfs_client", "directory"]),
         (
             "cloud",
@@ -330,7 +330,7 @@ def test_a_host_that_mounts_no_cached_folder_has_no_cache() -> None:
 def test_an_inventory_needs_only_the_groups_that_have_hosts() -> None:
     groups = {name: hosts for name, hosts in GROUPS.items() if name not in ("login", "storage")}
     definition = validate(ON_MACHINES, groups)
-    assert role_variables(on_host(definition, "access"))[1] == ["mariadb"]
+    assert role_variables(on_host(definition, "access"))[1] == ["file_systems", "mariadb"]
 
 
 def test_no_task_hands_a_role_a_variable_that_the_definition_sets() -> None:
@@ -553,16 +553,18 @@ def test_the_autoscaler_knows_slurm_s_resume_timeout() -> None:
 EVERYWHERE = {"munge", "chrony"}
 DATABASE = {"slurmdbd", "muster-slurmdbd-keeper"}
 CONTROL = {"slurmctld", "mariadb"} | DATABASE
+OWN_FILE_SYSTEMS = {"muster-file-systems"}
 GUARD = {"muster-guard", "muster-guard-keeper"}
 
 
 @pytest.mark.parametrize(
     ("name", "host", "units"),
     [
-        ("machines", "access", CONTROL),
+        ("machines", "access", CONTROL | OWN_FILE_SYSTEMS),
         ("machines", "cpu-01", {"slurmd"}),
-        ("no database", "access", {"slurmctld"}),
-        ("database elsewhere", "access", {"slurmctld"} | DATABASE),
+        ("no database", "access", {"slurmctld"} | OWN_FILE_SYSTEMS),
+        ("database elsewhere", "access", {"slurmctld"} | DATABASE | OWN_FILE_SYSTEMS),
+        ("demo", "lab-access", CONTROL),
         ("nvidia", "cpu-01", {"slurmd"}),
         ("nvidia", "gpu-01", {"slurmd", "muster-nvidia", "nvidia-dcgm-exporter"}),
         ("served", "disks", {"nfs-server"}),
@@ -570,7 +572,7 @@ GUARD = {"muster-guard", "muster-guard-keeper"}
         (
             "cloud",
             "slurm10-controller",
-            CONTROL | GUARD | {"nfs-server", "muster-file-systems"},
+            CONTROL | GUARD | OWN_FILE_SYSTEMS | {"nfs-server"},
         ),
         ("cloud", "slurm10-login-0", GUARD),
     ],

@@ -42,7 +42,7 @@ PACKAGES = [
     "kmod",
     "linux-image-cloud-amd64",  # ext4 and NVMe are built in, so no initrd is needed
     "lmod",
-    "mariadb-server",  # of the role mariadb, whose settings no test needs
+    "mariadb-server",  # of the role mariadb
     "netbase",
     "nftables",  # with which tests cut a wire for one service
     "openssh-server",

@@ -82,17 +82,23 @@ class Site:
         # Without accounting SLURM 24.11 keeps showing the last reason.
         return state, "none" if state in ("idle", "allocated") else reason
 
-    def define(self, cluster: dict[str, Any], **secret: str) -> None:
-        """Write the definition that the next play applies, and secrets that can't be generated."""
+    def define(self, cluster: dict[str, Any], *, database: bool = False, **secret: str) -> None:
+        """Write the definition that the next play applies, and secrets that can't be generated.
+
+        `database`: the server is in that group. Without a size in `cluster` its state stays on its
+        disk, which is small.
+        """
+        storage = {"state_gib": None, **cluster.get("storage", {})}
+        text = json.dumps({"cluster": cluster | {"storage": storage}})
         variables = self.inventory / "group_vars/all"
         variables.mkdir(parents=True, exist_ok=True)
-        (variables / "cluster.yml").write_text(json.dumps({"cluster": cluster}), encoding="utf-8")
-        (self.inventory / "hosts.yml").write_text(json.dumps({"all": self._hosts()}))
+        (variables / "cluster.yml").write_text(text, encoding="utf-8")
+        (self.inventory / "hosts.yml").write_text(json.dumps({"all": self._hosts(database)}))
         secrets.make(self.inventory)
         with secrets.path_of(self.inventory).open("a", encoding="utf-8") as file:
             file.writelines(f"  {name}: {value}\n" for name, value in secret.items())
 
-    def _hosts(self) -> dict[str, Any]:
+    def _hosts(self, database: bool) -> dict[str, Any]:
         clients = {machine.name: {} for machine in self.clients}
         server: dict[str, Any] = {"hosts": {SERVER: {}}}
         return {
@@ -104,7 +110,8 @@ class Site:
                 "ansible_ssh_common_args": f"-F {self.folder}/ssh_config",
             },
             "children": {
-                **{"controller": server, "login": server, "storage": server, "database": {}},
+                **{"controller": server, "login": server, "storage": server},
+                "database": server if database else {},
                 "compute": {"children": {"cpu": {"hosts": clients}}},
             },
         }

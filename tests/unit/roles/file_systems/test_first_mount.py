@@ -1,10 +1,12 @@
 """A folder gets a file system of its own under a daemon that writes into it: nothing is lost."""
 
 import importlib.util
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +22,13 @@ class Machine:
         self.folder, self.program = folder, program
         self.fails = ""
         """Name of the command that fails once."""
+        self.bytes = 2**20
+        """How much there is to move."""
         self.commands: list[str] = []
         self.runs, self.written = True, 0
         self.label, self.copied, self.mounted_at = "", 0, 0
 
-    def run(self, name: str, *arguments: str) -> tuple[int, str]:
+    def run(self, name: str, *arguments: str, **_: Any) -> tuple[int, str]:
         if self.runs:
             self.written += 1
         self.commands.append(" ".join([name, *arguments]))
@@ -51,6 +55,8 @@ class Machine:
                 return 0, "Block count: 65536\nBlock size: 4096\n"
             case "blockdev", _:
                 return 0, str(2**28)
+            case "du", _:
+                return 0, f"4096\t/elsewhere\n{self.bytes}\ttotal\n"
         return 0, ""
 
     def content(self, _: str) -> Any:
@@ -134,4 +140,64 @@ def test_one_that_has_its_file_system_is_only_mounted(machine: Machine) -> None:
     machine.label = LABEL
     assert apply(machine) == [f"{machine.folder}: mount /dev/vdb"]
     assert not any(command.startswith(("mkfs", "cp")) for command in machine.commands)
+    assert machine.runs
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_stopped(machine: Machine) -> None:
+    machine.bytes = 2**28
+    with pytest.raises(machine.program.DiskError, match=r"0\.2 GiB do not fit into 0\.2 GiB; set"):
+        apply(machine)
+    assert not any("stop" in command for command in machine.commands)
+    assert machine.label == ""
+
+
+@pytest.fixture
+def state(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The file system of a database, which is a file that is not made yet."""
+    program = machine.program
+    (tmp_path / "mysql").mkdir()
+    monkeypatch.setattr(program, "FILES", str(tmp_path / "files"))
+    return program.Mount(
+        str(tmp_path / "state"),
+        "muster-state",
+        size_gib=1,
+        folders=[{"path": str(tmp_path / "mysql"), "units": ["mariadb"]}],
+    )
+
+
+def of_room(monkeypatch: pytest.MonkeyPatch, program: Any, *, gib: int) -> None:
+    """Let each disk have this much room."""
+    blocks = gib * 2**30 // 4096
+    there = SimpleNamespace(f_bavail=blocks, f_blocks=blocks, f_frsize=4096)
+    monkeypatch.setattr(program.os, "statvfs", lambda _: there)
+
+
+REFUSED = {
+    "room": "needs 1.0 GiB more, and 0.1 GiB are missing",
+    "loop device": "no loop device: losetup failed; mount a disk at",
+    "size": "do not fit into 1.0 GiB",
+    "link": "is a link or has another file system than",
+    "mount": "is a link or has another file system than",
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_can_t_be_done_is_refused_and_nothing_is_touched(
+    machine: Machine, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    program, folder = machine.program, tmp_path / "mysql"
+    of_room(monkeypatch, program, gib=1 if wrong == "room" else 2)
+    if wrong == "size":
+        machine.bytes = 2**30
+    if wrong == "link":
+        folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
+    if wrong == "mount":
+        monkeypatch.setattr(program.os.path, "ismount", lambda path: path == str(folder))
+    for act in (False, True):
+        machine.fails = "losetup" if wrong == "loop device" else ""
+        with pytest.raises(program.DiskError, match=re.escape(REFUSED[wrong])):
+            list(program.FileSystem(state, act=act).apply())
+    assert not (tmp_path / "files").exists()
+    assert not any("stop" in command for command in machine.commands)
     assert machine.runs
