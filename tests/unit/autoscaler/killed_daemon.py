@@ -1,4 +1,4 @@
-"""A run whose daemon is a separate process, killed at a marked point and started again."""
+"""A run whose daemon is a separate process, killed or stopped for a while at a marked point."""
 
 import json
 import os
@@ -25,7 +25,8 @@ SCONTROL = """#!/bin/sh
 # In place of scontrol: prints the nodes, or lets a command to release nodes be done.
 cd "$(dirname "$0")" || exit 1
 echo "$*" >> called
-[ -e "die-$(wc -l < called)" ] && kill -KILL $PPID
+signal=signal-$(wc -l < called)
+[ -e "$signal" ] && kill -s "$(cat "$signal")" $PPID
 case $2 in
 show) cp registered known.new && mv known.new known && cat nodes ;;
 *)
@@ -53,9 +54,17 @@ class Mark:
     what: str
     number: int
     after: bool = False
+    stops_s: float = 0
+    """For so long it is stopped (SIGSTOP, SIGCONT); 0: it is killed."""
 
     def __str__(self) -> str:
-        return f"{'after' if self.after else 'at'} {self.what} {self.number}"
+        stops = f", stopped for {self.stops_s:g} s" if self.stops_s else ""
+        return f"{'after' if self.after else 'at'} {self.what} {self.number}{stops}"
+
+    @property
+    def signal(self) -> signal.Signals:
+        """What the daemon's process gets."""
+        return signal.SIGSTOP if self.stops_s else signal.SIGKILL
 
 
 @contextmanager
@@ -87,14 +96,16 @@ class KilledDaemonRun(FaultRun):
         self.mark = mark
         # On a busy machine a process may start slowly, which is no fault of the daemon.
         self.oracle.healthy_s = self.oracle.resume_s
-        self.killed = False
+        self.reached = False
+        """Whether the daemon was at the mark."""
         self.counts = {"change": 0, "read": 0, "spool": 0}
         (folder / "commands").mkdir()
         scontrol = folder / "scontrol"
         scontrol.write_text(SCONTROL)
         scontrol.chmod(0o755)
         if mark.what == "scontrol":
-            (folder / f"die-{mark.number}").touch()
+            name = mark.signal.name.removeprefix("SIG")
+            (folder / f"signal-{mark.number}").write_text(name)
         settings = {
             "cluster": "lab",
             "resume_timeout_s": 300,
@@ -125,7 +136,7 @@ class KilledDaemonRun(FaultRun):
         wrong = self._verdict()
         if sorted(self.slurm.done) != [1, 2, 3, 4]:
             wrong.append(f"only jobs {self.slurm.done} have ended")
-        if not self.killed:
+        if not self.reached:
             wrong.append(f"the daemon did not reach its mark: {self.counts}")
         return wrong + self.deaths + self.cloud.close()
 
@@ -138,6 +149,7 @@ class KilledDaemonRun(FaultRun):
                 self.slurm.submit(node_set, size, 8)
             if self.process.poll() is not None:
                 self._restart()
+            self._continue(now, now - last)
             self._run_commands()
             self._step(now, now - last)
             self._write_nodes()
@@ -147,13 +159,24 @@ class KilledDaemonRun(FaultRun):
             self.clock.sleep(STEP_S)
 
     def _restart(self) -> None:
-        if self.process.returncode != -signal.SIGKILL or self.killed:
+        if self.process.returncode != -self.mark.signal or self.reached:
             log = (self.folder / "daemon.log").read_text()
             self.deaths.append(f"the daemon ended by itself: {log[-2000:]}")
-        self.killed = True
+        self.reached = True
         with self.lock:
             self.oracle.excuse(22)
         self._start()
+
+    def _continue(self, now: float, passed: float) -> None:
+        """Let a daemon that is stopped continue when its time is over."""
+        if Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2][0] != "T":
+            return
+        if not self.reached:
+            self.reached, self.stopped_until = True, now + self.mark.stops_s
+        with self.lock:
+            self.oracle.excuse(passed)
+        if now >= self.stopped_until:
+            self.process.send_signal(signal.SIGCONT)
 
     # --- the daemon
 
@@ -175,9 +198,10 @@ class KilledDaemonRun(FaultRun):
         self.process.kill()
         self.process.wait()
 
-    def _kill(self, what: str, number: int, *, after: bool = False) -> None:
-        if not self.killed and self.mark == Mark(what, number, after):
-            self.process.kill()
+    def _strike(self, what: str, number: int, *, after: bool = False) -> None:
+        mark = self.mark
+        if not self.reached and (mark.what, mark.number, mark.after) == (what, number, after):
+            self.process.send_signal(mark.signal)
 
     def _mark(self, cloud: FakeCloud) -> None:
         before = cloud.middleware
@@ -187,9 +211,9 @@ class KilledDaemonRun(FaultRun):
             self.counts[what] += 1
             # A batch counts too, and so do the calls in it.
             number = self.counts[what]
-            self._kill(what, number)
+            self._strike(what, number)
             reply = before(handle, request)
-            self._kill(what, number, after=True)
+            self._strike(what, number, after=True)
             return reply
 
         cloud.middleware = marked
@@ -200,7 +224,7 @@ class KilledDaemonRun(FaultRun):
         self._write_nodes()
         super()._resume(names, jobs)
         self.counts["spool"] += 1
-        self._kill("spool", self.counts["spool"])
+        self._strike("spool", self.counts["spool"])
 
     def _write_nodes(self) -> None:
         lines = "".join(f"{_line(node)}\n" for node in self.slurm.nodes.values())

@@ -1,4 +1,4 @@
-"""The daemon is killed (SIGKILL) at marked points; after its restart all jobs end as usual."""
+"""The daemon is killed (SIGKILL) or stopped (SIGSTOP) at marked points; all jobs end as usual."""
 
 from pathlib import Path
 
@@ -17,6 +17,13 @@ MARKS = (
     *(Mark("scontrol", number) for number in range(1, 18)),
     *(Mark("spool", number) for number in range(1, 4)),
 )
+STOPPED = (
+    *(Mark("change", number, after, 20) for number in (1, 2, 5) for after in (False, True)),
+    *(Mark("read", number, stops_s=60) for number in (3, 7, 11)),
+    *(Mark("scontrol", number, stops_s=60) for number in (4, 9, 14)),
+    *(Mark("spool", number, stops_s=300) for number in (1, 2, 3)),
+    *(Mark("change", number, stops_s=300) for number in (3, 6)),
+)
 SHARDS = 3
 
 
@@ -27,6 +34,14 @@ def test_whenever_it_is_killed_a_restarted_daemon_reaches_the_same_end(
     watch_operations(monkeypatch)
     marks = MARKS[shard::SHARDS]
     wrong = run_all([KilledDaemonRun(mark, tmp_path / str(mark)) for mark in marks])
+    assert report(wrong) == ""
+
+
+def test_whenever_it_is_stopped_it_reaches_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch_operations(monkeypatch)
+    wrong = run_all([KilledDaemonRun(mark, tmp_path / str(mark)) for mark in STOPPED])
     assert report(wrong) == ""
 
 
