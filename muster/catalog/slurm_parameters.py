@@ -260,6 +260,13 @@ UNSAFE_VALUES = (
         "SLURM would believe anybody who claims to be somebody else",
         "leave auth/none out",
     ),
+    (
+        "slurm.conf",
+        "preemptmode",
+        "suspend",
+        "a suspended job keeps its memory and its GPUs: the job that it gives way to gets neither",
+        "write requeue or cancel",
+    ),
     *(
         (
             "slurm.conf",

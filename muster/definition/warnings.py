@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from muster.definition import several_gpus
 from muster.definition.definition import Definition
 from muster.definition.longest_wall import longest_wall
 from muster.definition.problems import counted
@@ -34,6 +35,8 @@ def warnings(definition: Definition) -> Iterator[str]:
     yield from _unbounded_jobs(definition)
     yield from _times_by_default(cluster)
     yield from _times_by_limits(definition)
+    yield from several_gpus.beyond_limits(definition)
+    yield from several_gpus.beyond_nodes(definition)
     yield from _memory(cluster)
     yield from _other_pythons(cluster)
     if cluster.storage.ceph is not None:

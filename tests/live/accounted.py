@@ -187,10 +187,13 @@ def without_slurmdbd(lab: Emulation) -> Iterator[None]:
 
 
 @contextmanager
-def accounted(name: str, release: str, definition: Definition) -> Iterator[Emulation]:
-    """Run the daemons of a cluster with accounting, and the nodes of the definition."""
+def accounted(
+    name: str, release: str, definition: Definition, *, seconds: int = 900
+) -> Iterator[Emulation]:
+    """Run the daemons of a cluster with accounting, and its nodes, for `seconds` at most."""
     nodes = [host for name in definition.cluster.nodes for host in definition.hosts_of(name)]
-    with emulated(name, release, by_name(render(definition)), nodes) as lab:
+    files = by_name(render(definition))
+    with emulated(name, release, files, nodes, seconds=seconds) as lab:
         for gpu in range(4):
             lab.run("mknod", "-m", "0666", f"/dev/nvidia{gpu}", "c", "195", str(gpu))
         for login, person in definition.cluster.users.people.items():

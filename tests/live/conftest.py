@@ -199,7 +199,7 @@ def add_administrator(lab: Lab) -> None:
     key = (lab.fleet.folder / "chief_key.pub").read_text(encoding="utf-8").strip()
     text = lab.definition.read_text(encoding="utf-8")
     assert text.count("    people:\n") == 1
-    chief = f'      chief: {{uid: 20009, admin: true, ssh_keys: ["{key}"]}}\n'
+    chief = f'      chief: {{uid: 20900, admin: true, ssh_keys: ["{key}"]}}\n'
     new = text.replace("    people:\n", f"    people:\n{chief}")
     lab.definition.write_text(new, encoding="utf-8")
 

@@ -111,17 +111,19 @@ def wait_for(done: Callable[[], bool], what: Callable[[], str]) -> None:
 
 @contextmanager
 def emulated(
-    name: str, release: str, files: Mapping[str, str], nodes: Sequence[str]
+    name: str, release: str, files: Mapping[str, str], nodes: Sequence[str], *, seconds: int = 900
 ) -> Iterator[Emulation]:
-    """Make the container of a release, with the files in /etc/slurm, without daemons."""
+    """Make the container of a release, with the files in /etc/slurm, without daemons.
+
+    After `seconds` it ends by itself, even if its tests are killed.
+    """
     lab = Emulation(f"{name}-{release}", release, tuple(nodes))
     if exists("container", lab.name):
         podman("rm", "--force", "--time", "0", lab.name)
     try:
-        # --rm and sleep: the container ends by itself even if these tests are killed.
         podman(
             *("run", "--detach", "--rm", "--name", lab.name, "--hostname", CONTROLLER),
-            *("--privileged", *ulimits(), installed.ensure(release), "sleep", "900"),
+            *("--privileged", *ulimits(), installed.ensure(release), "sleep", str(seconds)),
         )
         podman("exec", lab.name, "sh", "-ec", PREPARE, "sh", *nodes)
         with tempfile.TemporaryDirectory() as folder:

@@ -62,7 +62,7 @@ def key_in_the_home_of(whom: str, login: str, uid: int) -> Way:
 
 
 WAYS = (
-    key_in_the_home_of("an-administrator", "chief", 20009),
+    key_in_the_home_of("an-administrator", "chief", 20900),
     key_in_the_home_of("a-person", "ada", 20001),
     key_in_the_home_of("who-left-the-definition", "zoe", 20008),
     Way(

@@ -140,9 +140,16 @@ def test_the_account_has_its_coordinator(host):
     assert set(rows.splitlines()) == {"root|", "lab|", "lab-test|alan", "other|"}
 
 
+RIGHTS = {"root|Administrator", "ada|None", "alan|None", "olga|Operator"}
+
+
+def rights(host):
+    """Return who has which rights over others, by the words of sacctmgr."""
+    return set(host.check_output("sacctmgr -nP show user format=user,adminlevel").split())
+
+
 def test_users_have_no_rights_over_others(host):
-    rows = host.run("sacctmgr -nP show user format=user,adminlevel")
-    assert set(rows.stdout.split()) == {"root|Administrator", "ada|None", "alan|None"}
+    assert rights(host) == RIGHTS
     done = host.run("runuser -u ada -- sacctmgr -i add account mine cluster=trial")
     assert done.rc != 0
     assert "mine" not in host.run(ASSOCIATIONS).stdout
@@ -165,6 +172,29 @@ def test_a_coordinator_changes_limits_in_their_own_account_alone(host):
         for account in ("lab-test", "other"):
             host.run(change.format(account, -1))
     assert set(host.check_output(shown).split()) == before
+
+
+def test_an_operator_changes_limits_that_an_ordinary_person_may_not(host):
+    """olga is neither coordinator nor user of the account."""
+    shown = (
+        "sacctmgr -nP show association where cluster=trial user=alan account=lab-test woplimits "
+        "format=maxjobs"
+    )
+    change = "sacctmgr -i modify user where name=alan cluster=trial account=lab-test set MaxJobs={}"
+    assert host.check_output(shown) == "2"
+    try:
+        assert host.run(f"runuser -u ada -- {change.format(9)}").rc != 0
+        assert host.check_output(shown) == "2"
+        host.check_output(f"runuser -u olga -- {change.format(9)}")
+        assert host.check_output(shown) == "9"
+    finally:
+        host.run(change.format(2))
+    for what in (
+        "user where name=olga set adminlevel=admin",
+        "qos where name=short set Priority=9",
+    ):
+        assert host.run(f"runuser -u olga -- sacctmgr -i modify {what}").rc != 0
+    assert rights(host) == RIGHTS
 
 
 def without_qos(name):

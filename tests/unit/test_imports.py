@@ -36,7 +36,7 @@ LAYERS = {
     "muster.definition": (
         {"reference"},
         {"loading", "warnings"},
-        {"longest_wall"},
+        {"longest_wall", "several_gpus"},
         {"checks"},
         {"sources", "secret_values", "indentation", "requirements"},
         {"hosts_file", "inventory_files", "secret_names", "examples", "limited"},

@@ -172,11 +172,13 @@ def _with_settings(
     closed = {name for name in wish.qos if current.qos.get(name, {}).get(CLOSED) == "0"}
     # One that was drained and comes back takes jobs again.
     opened = closed - _used_qos(current) if closed else closed
-    for name, wanted in wish.qos.items():
+    for name, wanted in _qos_with_normal(current, wish).items():
         there = current.qos.get(name, {})
         if name in opened:
             there = {key: value for key, value in there.items() if key != CLOSED}
-        qos[name] = _merged(QOS_FIELDS, there, wanted, prune)
+        # Other clusters may limit SLURM's own by what this one does not list.
+        is_own = name in wish.qos or not current.has_other_clusters
+        qos[name] = _merged(QOS_FIELDS, there, wanted, prune and is_own)
     goal = replace(
         goal,
         accounts={
@@ -191,6 +193,12 @@ def _with_settings(
         qos={name: without_qos(settings, removed) for name, settings in qos.items()},
     )
     return _without_lost_defaults(goal, current, wish)
+
+
+def _qos_with_normal(current: State, wish: State) -> dict[str, Settings]:
+    """Return the settings of the QoS that are wanted: of SLURM's own, if it is not listed, none."""
+    normal: dict[str, Settings] = {NORMAL: {}} if NORMAL in current.qos else {}
+    return {**normal, **wish.qos}
 
 
 def _without_lost_defaults(goal: State, current: State, wish: State) -> State:
@@ -241,7 +249,7 @@ def set_by_hand(current: State, wish: State) -> list[tuple[str, Fields, Key, Set
     """Return what is set and not wanted of what is listed: (whose, fields, key, all settings)."""
     rows: list[tuple[str, Fields, Settings, Settings]] = [
         (f"QoS {name}", QOS_FIELDS, current.qos.get(name, {}), settings)
-        for name, settings in wish.qos.items()
+        for name, settings in _qos_with_normal(current, wish).items()
     ]
     for name, account in wish.accounts.items():
         if name in current.accounts:

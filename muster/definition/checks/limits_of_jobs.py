@@ -1,6 +1,7 @@
 """Checks of limits against what jobs have unasked, or must have: limits in which none can run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from muster.definition.checks.contradicting_limits import Level, people_limits
 from muster.definition.checks.limits import NORMAL, allowed, associations, usable
@@ -13,18 +14,63 @@ from muster.definition.schema.limits import Association, Qos, Tres
 from muster.definition.schema.node_sets import NodeSet, Partition
 from muster.definition.yaml_file import KeyPath
 
-_OF_ONE_JOB = ("max_tres_per_job", "max_tres_per_user", "max_tres_per_account", "grp_tres")
+OF_ONE_JOB = ("max_tres_per_job", "max_tres_per_user", "max_tres_per_account", "grp_tres")
 """Limits that bound one job, too."""
-_SHARES = (
-    ("cpu", cpus_by_gpu, "cpus_per_gpu"),
-    ("memory_mib", memory_by_gpu_mib, "memory_per_gpu_mib"),
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a GPU of a job brings unasked."""
+
+    key: str
+    """Of Tres."""
+    parameter: str
+    """The key of the partition."""
+    option: str
+    """By which a job asks for less."""
+    of: Callable[[Partition, Iterable[NodeSet]], int | None]
+    """How much it is in a partition; None: nothing."""
+
+    def least(self, d: Definition, partitions: Iterable[Partition]) -> int:
+        """The least in those partitions that have GPUs; 0 where none has."""
+        sets = [(one, node_sets(d, one)) for one in partitions]
+        having = [pair for pair in sets if any(nodes.gpus for nodes in pair[1])]
+        return min((self.of(*pair) or 0 for pair in having), default=0)
+
+
+SHARES = (
+    Share("cpu", "cpus_per_gpu", "--cpus-per-gpu", cpus_by_gpu),
+    Share("memory_mib", "memory_per_gpu_mib", "--mem-per-gpu", memory_by_gpu_mib),
 )
-"""What a GPU brings unasked: the key of Tres, how much it is, the key of the partition."""
 
 
-def _amount(limits: Association | Qos | None, limit: str, key: str) -> int | None:
-    amount: int | None = getattr(getattr(limits, limit, None), key, None)
-    return amount
+def amount_of(limits: Association | Qos | None, limit: str, key: str) -> int | None:
+    """An amount of a limit; None: there is none."""
+    found: int | None = getattr(getattr(limits, limit, None), key, None)
+    return found
+
+
+def node_sets(d: Definition, partition: Partition) -> list[NodeSet]:
+    """The node sets of a partition that are there."""
+    return [d.cluster.nodes[name] for name in partition.nodes if name in d.cluster.nodes]
+
+
+def places(
+    d: Definition, path: KeyPath, limits: Association | Qos
+) -> tuple[list[Partition], list[Qos]]:
+    """The partitions of jobs that have these limits, and the QoS whose limits go before them.
+
+    These are the QoS of the partitions with GPUs, and for an account those that its jobs may have.
+    """
+    if isinstance(limits, Qos):
+        names: list[str] = []
+        partitions = partitions_of(d, str(path[1]))
+    else:
+        names = allowed(d, str(path[1]), limits.qos)
+        partitions = [part for name in names for part in usable(d, name)]
+    with_gpus = [one for one in partitions if any(nodes.gpus for nodes in node_sets(d, one))]
+    before = [d.cluster.qos.get(name or "") for name in [one.qos for one in with_gpus] + names]
+    return partitions, [qos for qos in before if qos is not None and qos is not limits]
 
 
 @check("gpu-share-above-limit")
@@ -36,40 +82,27 @@ def gpu_share_above_limit(d: Definition) -> Iterator[Finding]:
     for path, limits in limited(d):
         # 0 keeps all jobs out, on purpose.
         bounds = [
-            (limit, share, amount)
-            for limit in ("max_tres_per_node", *_OF_ONE_JOB)
-            for share in _SHARES
-            if (amount := _amount(limits, limit, share[0]))
+            (limit, share, most)
+            for limit in ("max_tres_per_node", *OF_ONE_JOB)
+            for share in SHARES
+            if (most := amount_of(limits, limit, share.key))
         ]
         if not bounds:
             continue
-        if isinstance(limits, Qos):
-            names: list[str] = []
-            partitions = partitions_of(d, str(path[1]))
-        else:
-            names = allowed(d, str(path[1]), limits.qos)
-            partitions = [part for name in names for part in usable(d, name)]
-        with_gpus = [one for one in partitions if any(nodes.gpus for nodes in _node_sets(d, one))]
+        partitions, others = places(d, path, limits)
         if not (_gives_gpus(limits) or _all_need_gpus(d, partitions)):
             continue
-        # QoS whose limits go before these: of the partition, and for an account of the job.
-        before = [d.cluster.qos.get(name or "") for name in [one.qos for one in with_gpus] + names]
-        others = [qos for qos in before if qos is not limits]
-        for limit, (key, share_of, parameter), amount in bounds:
-            gpus = 1 if limit == "max_tres_per_node" else _amount(limits, LEAST, "gpu") or 1
-            shares = [share_of(one, _node_sets(d, one)) or 0 for one in with_gpus]
-            needs = min(shares, default=0) * gpus
-            if needs > amount and all(_amount(qos, limit, key) is None for qos in others):
+        for limit, share, most in bounds:
+            gpus = 1 if limit == "max_tres_per_node" else amount_of(limits, LEAST, "gpu") or 1
+            needs = share.least(d, partitions) * gpus
+            if needs > most and all(amount_of(qos, limit, share.key) is None for qos in others):
                 yield Finding(
-                    (*path, limit, key),
-                    f"a job with {counted(gpus, 'GPU')} has {needs} {WORDS[key]} unasked, so none "
-                    "can start that does not ask for less",
-                    f"raise it to {needs} or more, or give the partition a smaller `{parameter}`",
+                    (*path, limit, share.key),
+                    f"a job with {counted(gpus, 'GPU')} has {needs} {WORDS[share.key]} unasked, so "
+                    "none can start that does not ask for less",
+                    f"raise it to {needs} or more, or give the partition a smaller "
+                    f"`{share.parameter}`",
                 )
-
-
-def _node_sets(d: Definition, partition: Partition) -> list[NodeSet]:
-    return [d.cluster.nodes[name] for name in partition.nodes if name in d.cluster.nodes]
 
 
 def _gives_gpus(limits: Association | Qos) -> bool:
@@ -81,7 +114,7 @@ def _gives_gpus(limits: Association | Qos) -> bool:
 
 def _all_need_gpus(d: Definition, partitions: Iterable[Partition]) -> bool:
     """Whether each job in the partitions must ask for a GPU, by their QoS."""
-    return all(_amount(d.cluster.qos.get(one.qos or ""), LEAST, "gpu") for one in partitions)
+    return all(amount_of(d.cluster.qos.get(one.qos or ""), LEAST, "gpu") for one in partitions)
 
 
 @check("least-above-limits-of-jobs")
@@ -90,7 +123,7 @@ def least_above_limits_of_jobs(d: Definition) -> Iterator[Finding]:
     closed: list[Partition] = []
     for name, partition in d.cluster.partitions.items():
         for key, words in WORDS.items():
-            least = _amount(d.cluster.qos.get(partition.qos or ""), LEAST, key)
+            least = amount_of(d.cluster.qos.get(partition.qos or ""), LEAST, key)
             bounds = [] if least is None else list(_bounds(d, partition, key))
             if bounds and None not in bounds:
                 closed.append(partition)
@@ -127,16 +160,16 @@ def _below(
 ) -> Iterator[tuple[KeyPath, int]]:
     """Limits of a job's QoS and accounts below what the QoS of a partition wants of each job."""
     its = d.cluster.qos.get(partition.qos or "")
-    least = _amount(its, LEAST, key) or 0
-    for limit in _OF_ONE_JOB:
-        if _amount(its, limit, key) is not None:
+    least = amount_of(its, LEAST, key) or 0
+    for limit in OF_ONE_JOB:
+        if amount_of(its, limit, key) is not None:
             continue  # it holds instead, and has a check of its own
         own: list[Level] = [(("qos", name), d.cluster.qos[name])] if name in d.cluster.qos else []
-        of_qos = [level for level in own if _amount(level[1], limit, key) is not None]
-        given = of_qos or [level for level in levels if _amount(level[1], limit, key) is not None]
+        of_qos = [level for level in own if amount_of(level[1], limit, key) is not None]
+        given = of_qos or [level for level in levels if amount_of(level[1], limit, key) is not None]
         # Of accounts those of all jobs together hold at each level.
         for path, limits in given if limit == "grp_tres" else given[:1]:
-            amount = _amount(limits, limit, key)
+            amount = amount_of(limits, limit, key)
             if amount is not None and amount < least:
                 yield (*path, limit, key), amount
 
@@ -148,7 +181,9 @@ def _nowhere(d: Definition, name: str, partitions: list[Partition]) -> Iterator[
         if not found or len(found) < len(partitions) or not found[0] or None in found:
             continue
         path, amount = found[0]
-        leasts = [_amount(d.cluster.qos.get(one.qos or ""), LEAST, key) or 0 for one in partitions]
+        leasts = [
+            amount_of(d.cluster.qos.get(one.qos or ""), LEAST, key) or 0 for one in partitions
+        ]
         # 0 keeps all jobs out, on purpose.
         if amount:
             yield Finding(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
+from muster.definition.job_shares import free_mib
 from muster.definition.schema import times
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.definition.yaml_file import KeyPath
@@ -203,21 +204,26 @@ def memory_per_cpu_above_most(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("memory-per-gpu-above-node")
-def memory_per_gpu_above_node(d: Definition) -> Iterator[Finding]:
-    """Default memory per GPU that a node does not have: such jobs would never start."""
+@check("gpu-share-above-node")
+def gpu_share_above_node(d: Definition) -> Iterator[Finding]:
+    """CPUs or memory of one GPU by default that a node does not have: no such job could start."""
     for name, partition in d.cluster.partitions.items():
         for nodes in partition.nodes:
             node_set = d.cluster.nodes.get(nodes)
-            if node_set is None or not node_set.gpus or partition.memory_per_gpu_mib is None:
+            if node_set is None or not node_set.gpus:
                 continue
-            usable = node_set.memory_mib - node_set.reserved_memory_mib
-            if partition.memory_per_gpu_mib > usable > 0:
-                yield Finding(
-                    ("partitions", name, "memory_per_gpu_mib"),
-                    f'{partition.memory_per_gpu_mib} MiB, and a node of "{nodes}" has {usable}',
-                    f"a GPU's share of such a node is {usable // node_set.gpus.count}",
-                )
+            gpus = sum(node_set.gpus.offers.values())
+            for key, unit, has in (
+                ("cpus_per_gpu", "CPUs", node_set.cpus),
+                ("memory_per_gpu_mib", "MiB", free_mib(node_set)),
+            ):
+                share = getattr(partition, key)
+                if share is not None and share > has > 0:
+                    yield Finding(
+                        ("partitions", name, key),
+                        f'{share} {unit}, and a node of "{nodes}" has {has}',
+                        f"a GPU's share of such a node is {has // gpus}",
+                    )
 
 
 @check("memory-per-gpu-without-gpus")

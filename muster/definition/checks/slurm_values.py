@@ -260,7 +260,10 @@ def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
         # What Muster sets where one is not given: muster/render/slurm/slurm_conf.py.
         texts = {"preempttype": "preempt/qos", "preemptmode": "requeue"} | texts
         names = {"preempttype": ("qos",), "preemptmode": ("qos",)} | names
-    modes = {"cancel", "requeue", "suspend"} & set(texts.get("preemptmode", "").split(","))
+    words = set(texts.get("preemptmode", "").split(","))
+    if "suspend" in words:
+        return  # another check says what is wrong
+    modes = {"cancel", "requeue"} & words
     preempts = texts.get("preempttype", "preempt/none") != "preempt/none"
     if preempts and not modes:
         yield Finding(

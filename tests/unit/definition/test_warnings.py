@@ -147,6 +147,72 @@ def test_a_qos_whose_jobs_must_ask_for_a_time_is_warned_of() -> None:
     assert said(partitions=two, qos=short) == []
 
 
+FOUR_GPUS = {
+    "gpu": {"sockets": 1, "cores_per_socket": 48, "memory_mib": 49152, "gpus": {"count": 4}}
+}
+"""A GPU brings 12 CPUs and 12,288 MiB."""
+
+
+def of_normal(**limits: Any) -> list[str]:
+    return said(nodes=FOUR_GPUS, qos={"normal": limits})
+
+
+@pytest.mark.parametrize(
+    ("limit", "amounts", "words"),
+    [
+        ("max_tres_per_user", {"gpu": 4, "cpu": 24}, "4 GPUs bring 48 CPUs unasked, and 24"),
+        ("grp_tres", {"gpu": 3, "memory_mib": 24576}, "3 GPUs bring 36864 MiB of memory unasked"),
+        ("max_tres_per_node", {"gpu": 2, "cpu": 12}, "2 GPUs bring 24 CPUs unasked"),
+    ],
+)
+def test_a_limit_whose_gpus_bring_more_than_it_allows_is_warned_of(
+    limit: str, amounts: dict[str, int], words: str
+) -> None:
+    (line,) = of_normal(**{limit: amounts})
+    assert line.startswith(f"qos.normal.{limit}: {words}")
+
+
+def test_the_remedy_is_what_all_gpus_of_the_limit_bring() -> None:
+    (line,) = of_normal(max_tres_per_user={"gpu": 4, "cpu": 30})
+    assert line.endswith(
+        "and 30 are allowed, enough for 2; raise `cpu` to 48, give the partition a smaller "
+        "`cpus_per_gpu`, or tell people to ask for less (--cpus-per-gpu)"
+    )
+
+
+def test_nothing_is_said_of_gpus_that_fit_into_their_limit() -> None:
+    assert of_normal(max_tres_per_user={"gpu": 4, "cpu": 48, "memory_mib": 49152}) == []
+    # Who limits CPUs alone bounds GPUs by them.
+    assert of_normal(max_tres_per_user={"cpu": 24}) == []
+    assert of_normal(max_tres_per_user={"gpu": 4}) == []
+    # 0 keeps all jobs out, on purpose.
+    assert of_normal(max_tres_per_user={"gpu": 4, "cpu": 0}) == []
+
+
+def test_of_an_account_only_where_no_qos_limits_the_same() -> None:
+    two = {"gpu": 2, "cpu": 12}
+    lab = {"lab": {"users": ["ada"], "grp_tres": two}}
+    (line,) = said(nodes=FOUR_GPUS, accounts=lab)
+    assert line.startswith("accounts.lab.grp_tres: 2 GPUs bring 24 CPUs unasked, and 12")
+    for held in ({"gpu": 1}, {"cpu": 48}):
+        assert said(nodes=FOUR_GPUS, accounts=lab, qos={"normal": {"grp_tres": held}}) == []
+
+
+def test_a_partition_whose_gpus_bring_more_than_a_node_has_is_warned_of() -> None:
+    def of_main(**keys: int) -> list[str]:
+        return said(nodes=FOUR_GPUS, partitions={"main": CLUSTER["partitions"]["main"] | keys})
+
+    (line,) = of_main(cpus_per_gpu=16)
+    assert line == (
+        "partitions.main.cpus_per_gpu: 4 GPUs of a node bring 64 CPUs unasked, and it has 48, "
+        "enough for 3; lower it to 12, or tell people to ask for less (--cpus-per-gpu)"
+    )
+    (line,) = of_main(memory_per_gpu_mib=24576)
+    assert line.startswith("partitions.main.memory_per_gpu_mib: 4 GPUs of a node bring 98304 MiB")
+    assert of_main(cpus_per_gpu=12) == []
+    assert of_main(cpus_per_gpu=0) == []
+
+
 DAY = CLUSTER["partitions"]["main"] | {"max_time": "1-00:00:00"}
 HOUR = {"nodes": ["gpu"], "max_time": "01:00:00"}
 ASKED = "partitions.hour.default_time: without it jobs that ask for no time have as much as"

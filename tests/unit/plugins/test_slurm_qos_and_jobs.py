@@ -63,10 +63,24 @@ def test_a_qos_goes_last_when_no_list_names_it():
     ]
 
 
+WITHOUT_NORMAL = ACCOUNTS, USERS, [SCAVENGER, OLD]
+
+
 def test_slurm_s_own_qos_is_not_removed():
-    assert "delete qos where name=normal" not in commands(
-        (ACCOUNTS, USERS, [SCAVENGER, OLD]), prune=True
-    )
+    assert "delete qos where name=normal" not in commands(WITHOUT_NORMAL, prune=True)
+
+
+def test_limits_of_slurm_s_own_qos_that_is_not_listed_are_named_and_pruned():
+    assert commands(WITHOUT_NORMAL) == []
+    current = parse("lab", HAS)
+    assert "QoS normal: GPUs at once of a user 8" in by_hand(current, wanted(*WITHOUT_NORMAL))
+    assert commands(WITHOUT_NORMAL, prune=True) == [
+        "modify qos where name=normal set Priority=0 Preempt= Flags=-1 "
+        "MaxTRESPerUser=gres/gpu=-1,mem=-1 MaxWallDurationPerJob=-1"
+    ]
+    # Those of another cluster, perhaps.
+    has = HAS | {"clusters": "lab\nother-lab\n"}
+    assert commands(WITHOUT_NORMAL, prune=True, has=has) == []
 
 
 JOBS = [
