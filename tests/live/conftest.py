@@ -223,7 +223,7 @@ def lab(fresh_lab: Lab) -> Lab:
 
 @pytest.fixture(scope="session")
 def split() -> Iterator[Lab]:
-    """Controller, database and login on machines of their own, Debian 13.
+    """Controller, database, storage and login on machines of their own, Debian 13.
 
     Bare machines end a run in check mode, too.
     """

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.proof("adds modules to the cluster of test_split.py")
 
 NODE, LOGIN = "split-cpu-01", "split-login"
 FOLDER = "/var/tmp/examples"
-"""Of the login node and of the node: the cluster has no shared folder."""
+"""Of the login node and of the node: the cluster shares homes alone."""
 JOB_SECONDS = 300
 
 PROGRAMS = {

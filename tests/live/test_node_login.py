@@ -1,6 +1,7 @@
 """People on compute nodes: in by ssh while they have a job there, and nothing of theirs stays."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -69,18 +70,70 @@ def test_a_login_is_a_part_of_the_job_and_ends_with_it(lab: Lab, job: str) -> No
     assert refused(lab)
 
 
+@pytest.fixture
+def schedulers(lab: Lab) -> None:
+    """The node starts programs outside of jobs, as a server does that somebody has installed."""
+    # `at` brings its own at.deny. Without recommended packages: a mail server is one.
+    install = "apt-get -qq install --no-install-recommends cron at libpam-systemd </dev/null"
+    quiet = "export DEBIAN_FRONTEND=noninteractive; rm /etc/at.deny"
+    lab.on(NODE, f"{quiet}; apt-get -qq update && {install}", timeout=300)
+
+
+OUTSIDE = """
+set -eu
+install -d -m 1777 /run/outside
+for login in root ada; do
+    echo "@reboot touch /run/outside/cron-$login" |
+        install -m 0600 -o $login -g crontab /dev/stdin /var/spool/cron/crontabs/$login
+    echo "touch /run/outside/at-$login" | runuser -u $login -- sh -c 'cd /; at now' || true
+done
+rm -f /run/crond.reboot
+systemctl restart cron atd
+loginctl enable-linger ada || true
+systemctl start user@20001 || true
+"""
+
+
+def outside_of_jobs(lab: Lab) -> set[str]:
+    """What runs of ada's on the node by cron and by at, as of root's, and her user manager."""
+    started = "ls /run/outside"
+    try:
+        lab.on(NODE, OUTSIDE)
+        until(
+            lambda: {"at-root", "cron-root"} <= set(lab.on(NODE, started).split()),
+            "cron and at have started what is root's",
+        )
+        # What they start of hers comes in the same second.
+        time.sleep(2)
+        manager = lab.on(NODE, "systemctl is-active user@20001", check=False)
+        return {*lab.on(NODE, started).split(), f"manager-{manager.strip()}"}
+    finally:
+        lab.on(
+            NODE,
+            "loginctl disable-linger ada; systemctl stop user@20001; "
+            "systemctl reset-failed user@20001; cd /var/spool/cron/crontabs && "
+            "rm -rf root ada /run/outside",
+        )
+
+
 @pytest.mark.proof("a play on hosts as an older Muster left them")
-def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
-    # As a node was before it knew of jobs.
+def test_a_run_ties_people_to_their_jobs_without_a_job_lost(
+    lab: Lab, schedulers: None, job: str
+) -> None:
+    # As a node was before it knew of jobs, and held back what is in none.
     lab.on(
         NODE,
         "sed --in-place 's/^@include muster-sshd-/@include common-/' /etc/pam.d/sshd; "
         "sed --in-place '/^UsePAM/s/.*/DenyUsers ada/' /etc/ssh/sshd_config.d/50-muster.conf; "
-        "rm /etc/pam.d/muster-sshd-* /etc/security/muster-no-login; "
+        "sed --in-place '/^# BEGIN Muster/,/^# END Muster/d' "
+        "/etc/pam.d/cron /etc/pam.d/atd /etc/cron.deny /etc/at.deny; "
+        "rm /etc/pam.d/muster-sshd-* /etc/pam.d/systemd-user /etc/security/muster-no-login; "
         # Not a reload, which goes on when systemctl has ended: nobody comes in meanwhile.
         "systemctl restart ssh",
     )
     assert refused(lab)
+    of_root = {"at-root", "cron-root"}
+    assert outside_of_jobs(lab) == of_root | {"at-ada", "cron-ada", "manager-active"}
     before = lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd")
     run = lab.play("--limit", NODE, "--tags", "users")
     assert run.code == 0, run.output[-3000:]
@@ -88,6 +141,7 @@ def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
         lambda: ssh(lab, "echo $SLURM_JOB_ID").stdout == f"{job}\n",
         "sshd has read its files again",
     )
+    assert outside_of_jobs(lab) == of_root | {"manager-failed"}
     assert lab.ada.run(f"squeue -h -j {job} -o %T") == "RUNNING\n"
     assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
 

@@ -1,4 +1,4 @@
-"""Controller, database and login on three machines, Debian 13: the same roles, the same play."""
+"""Controller, database, storage and login on machines of their own, Debian 13: the same play."""
 
 import pytest
 from conftest import Lab
@@ -31,6 +31,7 @@ def test_each_machine_runs_its_own_daemons_only(split: Lab) -> None:
     daemons = {
         "split-ctl": {"munge", "slurmctld"},
         "split-db": {"mariadb", "munge", "slurmdbd"},
+        "split-storage": {"munge"},
         "split-login": {"munge", "sackd"},
         "split-cpu-01": {"munge", "slurmd"},
     }

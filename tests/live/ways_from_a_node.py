@@ -40,8 +40,6 @@ class Way:
     script: str
     says: str
     """The script prints this pattern: it came as far as it can."""
-    by_homes: bool = False
-    """Whether it needs homes that the node shares with the controller."""
     seconds: float = 0
     """How long after the script the program may start at the latest."""
 
@@ -57,7 +55,6 @@ def key_in_the_home_of(whom: str, login: str, uid: int) -> Way:
         login {login} -i $OWN/key
         """,
         says="Permission denied",
-        by_homes=True,
     )
 
 
@@ -75,7 +72,6 @@ WAYS = (
         cat /home/chief/.bash_login
         """,
         says=PROGRAMS,
-        by_homes=True,
     ),
     Way(
         "keys-of-the-node",

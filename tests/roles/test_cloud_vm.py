@@ -130,6 +130,35 @@ def test_a_guard_that_is_reloaded_ends_nothing_that_runs(host):
         host.check_output("systemctl stop door")
 
 
+UNGUARDED = """
+set -eu
+systemctl stop muster-guard-keeper muster-guard
+nft delete table inet muster_guard
+cd /etc/systemd/system
+rm -r muster-guard* */muster-guard.service */20-muster-guard.conf
+rm /etc/muster/guard.nft /usr/local/sbin/muster-guard /usr/local/sbin/muster-keep-rules
+systemctl daemon-reload
+systemctl start door
+systemd-run --quiet --unit=adas-job --uid=ada sleep infinity
+"""
+"""As a VM was before there was a guard, with a login service and a program of somebody."""
+
+
+@pytest.mark.proof("a run of the role on a VM as an older Muster left it")
+def test_a_run_guards_a_vm_without_a_reboot_and_ends_no_program(host, converge):
+    running = "cat /proc/sys/kernel/random/boot_id; systemctl show -P MainPID door adas-job"
+    try:
+        host.check_output("sh -c %s", UNGUARDED)
+        before = host.check_output(running)
+        assert ask(host, "ada").rc == 0
+        assert "failed=0" in converge("cloud_vm")
+        assert "Connection refused" in ask(host, "ada").stderr
+        assert host.run("muster-guard check").rc == 0
+        assert host.check_output(running) == before
+    finally:
+        host.run("systemctl stop door adas-job")
+
+
 @pytest.mark.parametrize(
     ("role", "unit"),
     [

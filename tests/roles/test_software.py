@@ -415,6 +415,14 @@ NEEDS = {
 }
 
 
+def trying(commands):
+    """Return a script that tries commands; ROOT/done has the names of those that worked."""
+    return "".join(
+        f"if ( {command} ) >/dev/null 2>&1; then echo {shlex.quote(name)} >>ROOT/done; fi\n"
+        for name, command in commands.items()
+    )
+
+
 @pytest.fixture(scope="module")
 def hostile(workshop):
     """A build that attacks what a controller has, even where a mode is wrong."""
@@ -437,16 +445,12 @@ def hostile(workshop):
         "s.listen(9); time.sleep(9999)'; "
         "until test -e /run/munge/trial; do sleep 0.1; done"
     )
-    tries = "".join(
-        f"if ( {command} ) >/dev/null 2>&1; then echo {shlex.quote(name)} >>ROOT/done; fi\n"
-        for name, command in (ATTACKS | NEEDS).items()
-    )
     left = (
         "setsid sleep 47110815 >/dev/null 2>&1 &\n"
         "(trap '' TERM HUP; setsid sleep 47110816 >/dev/null 2>&1) &\n"
         "chmod 777 ROOT; ln -s /etc/passwd ROOT/link; touch ROOT/open; chmod 666 ROOT/open\n"
     )
-    root, result = build(workshop, f"{tries}{left}")
+    root, result = build(workshop, f"{trying(ATTACKS | NEEDS)}{left}")
     assert not result.get("failed"), result
     yield root
     workshop.check_output("systemctl stop trial-munge 'mounted\\x2dof\\x2dtrial.automount'")
@@ -454,19 +458,28 @@ def hostile(workshop):
         "systemctl stop 'mounted\\x2dof\\x2dtrial.mount'; pkill -f '[s]leep 4711081'; "
         "rm -rf /run/systemd/system/mounted* /etc/munge/munge.key /etc/slurm/slurmdbd.conf "
         "/etc/muster/trial /var/lib/slurm/slurmctld/trial /run/secrets/trial /run/munge/trial "
-        "/home/trial /data-of-trial /mounted-of-trial /apps/software/trial /etc/written-by-a-build "
-        "/run/asked-systemd /apps/modules/written /apps/software/apps/python/3/*/written; "
+        "/home/trial /data-of-trial /mounted-of-trial /apps/software/trial /apps/software/by-root "
+        "/etc/written-by-a-build /run/asked-systemd /apps/modules/written "
+        "/apps/software/apps/python/3/*/written; "
         "chmod 700 /etc/munge; mount --make-private /; systemctl daemon-reload"
     )
 
 
-def done(host, hostile):
-    return host.file(f"{hostile}/done").content_string.splitlines()
+def done(host, folder):
+    return host.file(f"{folder}/done").content_string.splitlines()
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_build_can_not(host, hostile, attack):
     assert attack not in done(host, hostile)
+
+
+def test_root_of_the_host_can(host, hostile):
+    """Each attack works where it is not closed off. After the build: one of them mounts."""
+    root = "/apps/software/by-root/1"
+    host.check_output(f"mkdir -p {root} && touch {root}.building")
+    into_host(host, ["sh"], io.BytesIO(trying(ATTACKS).replace("ROOT", root).encode()))
+    assert {*ATTACKS} - {*done(host, root)} == set()
 
 
 def test_a_build_can_do_what_it_needs(host, hostile):

@@ -55,6 +55,30 @@ def test_nothing_that_is_planted_in_a_shared_home_starts_for_an_administrator(ho
     assert not host.file("/tmp/planted-ada").exists
 
 
+@pytest.fixture
+def plain_sshd(host):
+    """Another sshd, at port 2222, which reads keys in shared homes as it does by itself."""
+    settings = "Port 2222\nUsePAM yes\nAuthorizedKeysFile /home/%u/.ssh/authorized_keys"
+    host.check_output(f"echo '{settings}' >/run/plain-sshd.conf")
+    unit = "systemd-run --quiet --unit=plain-sshd --property=Type=notify"
+    host.check_output(f"{unit} /usr/sbin/sshd -D -f /run/plain-sshd.conf -o PidFile=none")
+    yield
+    host.check_output("systemctl stop plain-sshd; rm -f /run/plain-sshd.conf /tmp/planted-zoe")
+
+
+@pytest.mark.parametrize(("source", "login"), [*enumerate(["ada", "zoe"], 5)])
+def test_where_keys_in_homes_count_a_planted_one_opens_a_login(host, plain_sshd, source, login):
+    """Without the defence the attack works: the tests above would see it."""
+    planted = PLANTED.format(source=source)
+    assert host.check_output(f"{planted} -p 2222 {login}@127.0.0.1 id -un") == login
+
+
+def test_where_a_home_is_shared_what_is_planted_there_starts(host, plain_sshd):
+    planted = PLANTED.format(source=7)
+    host.run(f"{planted} -p 2222 -tt zoe@127.0.0.1 'bash -lic true'")
+    assert host.file("/tmp/planted-zoe").user == "zoe"
+
+
 def test_an_administrator_has_a_home_that_nobody_else_can_write_to(host):
     for login in ("ada", "fay"):
         home = host.file(f"/var/lib/muster/home/{login}")

@@ -59,10 +59,13 @@ def test_a_program_that_root_of_a_node_leaves_runs_as_who_starts_it(two: Site) -
         two.server.check("mount -o remount,nosuid,nodev /home && rm -r /home/all")
 
 
-def forged(two: Site, served: str, inode: str) -> str:
-    """What root of the client reads of a file with this number, beside one that is served."""
+def forged(two: Site, served: str, inode: str, text: str = "") -> str:
+    """What root of the client is told of a file with this number, beside one that is served.
+
+    It is the file's content, or nothing where this text is written to its beginning, or the error.
+    """
     two.client.check(f"cat >/root/forge.py <<'EOF'\n{FORGE.read_text()}EOF")
-    done = two.client.ssh(f"python3 /root/forge.py {served} {inode} 20001")
+    done = two.client.ssh(f"python3 /root/forge.py {served} {inode} 20001 {text}")
     assert not done.stderr, done.stderr
     return done.stdout
 
@@ -73,10 +76,12 @@ def test_a_forged_file_handle_reaches_no_file_outside_the_folder(two: Site) -> N
     two.server.check("echo 'not exported' >/var/lib/precious")
     inode = two.server.check("stat -c %i /var/lib/precious")
     two.server.check("mkdir -p /srv/part && echo served >/srv/part/file")
-    two.server.check("exportfs -o ro,no_subtree_check,fsid=77 192.0.2.2:/srv/part")
-    two.client.check("mount -t nfs4 -o ro storage1:/srv/part /mnt")
+    two.server.check("exportfs -o rw,no_subtree_check,fsid=77 192.0.2.2:/srv/part")
+    two.client.check("mount -t nfs4 storage1:/srv/part /mnt")
     try:
         assert forged(two, "/mnt/file", inode) == "not exported\n"
+        assert forged(two, "/mnt/file", inode, "was") == ""
+        assert two.server.check("cat /var/lib/precious") == "was exported"
     finally:
         two.client.check("umount /mnt")
         two.server.check("exportfs -u 192.0.2.2:/srv/part")
@@ -85,6 +90,8 @@ def test_a_forged_file_handle_reaches_no_file_outside_the_folder(two: Site) -> N
     own = two.server.check("stat -c %i /home/ada/file")
     assert forged(two, "/home/file", own) == "from the node\n"
     assert forged(two, "/home/file", inode) == "Stale file handle\n"
+    assert forged(two, "/home/file", inode, "got") == "Stale file handle\n"
+    assert two.server.check("cat /var/lib/precious") == "was exported"
 
 
 def test_a_folder_grows_while_it_is_in_use(two: Site) -> None:

