@@ -30,6 +30,9 @@ class Oracle:
     """So long a healthy node may boot: from the time on at which its VM runs..."""
     made_s: float = 0
     """... if that is so soon after SLURM asked for it. So long it may also have no VM."""
+    runs_s: float = math.inf
+    """A VM that nobody has seen coming for so long before SLURM asks may be taken for one that ran
+    then."""
     healthy: str = "-calm-"
     """Part of the names of nodes whose own VMs nothing happens to."""
     wrong: list[str] = field(default_factory=list)
@@ -47,6 +50,8 @@ class Oracle:
     """VM -> when it ran first."""
     _there: set[Place] = field(default_factory=set)
     """VMs that exist, also those that have stopped."""
+    _coming: dict[Place, float] = field(default_factory=dict)
+    """VM that does not run yet by the daemon's lists -> when it asked for the last of those."""
     _mistaken: set[Place] = field(default_factory=set)
     """VMs that slurmctld has accepted although they booted before it asked for their nodes."""
     _foreign: set[Place] = field(default_factory=set)
@@ -168,6 +173,7 @@ class Oracle:
         for name, (asked, _, _) in self._asked.items():
             if name in lost or now - asked > self.resume_s:
                 self._asked[name] = now, self._unreachable_s, math.inf
+        self._coming.clear()
 
     def unread(self, now: float, verdict_s: float, guessed: Mapping[str, float]) -> None:
         """Slurmctld is read again, after longer than its states may be old.
@@ -247,6 +253,10 @@ class Oracle:
         """A VM runs."""
         self._ran[vm] = now
 
+    def listed(self, coming: Iterable[Place], asked: float) -> None:
+        """The daemon has a list, asked for at that time: by it these VMs don't run yet."""
+        self._coming.update(dict.fromkeys(coming, asked))
+
     def made_by_hand(self, vm: Place, *, labelled: bool) -> None:
         """Somebody made a VM with a node's name, on which no slurmd runs."""
         if labelled:
@@ -275,7 +285,7 @@ class Oracle:
             self.wrong.append(f"{name}: a later VM in {zone} is deleted than was meant")
         elif vm in self._foreign:
             self.wrong.append(f"{name} in {zone} is not the cluster's, and is deleted")
-        elif name in self._asked and self._is_accepted(vm):
+        elif name in self._asked and self._is_accepted(vm) and not self._seems_older(vm):
             self.wrong.append(f"SLURM waits for {name} and its new VM in {zone} is deleted")
 
     def _is_accepted(self, vm: Place) -> bool:
@@ -283,6 +293,16 @@ class Oracle:
         if vm not in self._works:
             return False
         return max(self._works[vm], self._ran.get(vm, 0)) >= self._resumed[vm[0]]
+
+    def _seems_older(self, vm: Place) -> bool:
+        """Whether a VM that runs counts as one that ran before SLURM asked, though it did not.
+
+        It came later than `runs_s`, and no list of this daemon had it as coming since. That is an
+        excuse: the daemon before may have known, and nothing else says when a VM began to run. Its
+        node has another VM soon; if one that did run before stayed, it would wait for nothing.
+        """
+        seen = self._coming.get(vm, self._works[vm])
+        return vm in self._ran and seen + self.runs_s <= self._resumed[vm[0]]
 
     # --- the end
 

@@ -77,6 +77,9 @@ it registers; what it may wait for is the deletion of its previous VM (30 s), an
 daemon starts no node is late."""
 MADE_S = TIMEOUTS.made_s - STALE_S
 """Until its VM runs. Where a request is lost the daemon may guess its time so much too early."""
+RUNS_S = TIMEOUTS.made_s + TIMEOUTS.skew_s
+"""A VM that runs, and had so long to do so when SLURM asked, is taken for one that ran then, as
+docs/autoscaler.md has it."""
 WINDOW_S = 2.1
 """From a question for slurmctld's states to an update that follows from them, as
 docs/autoscaler.md has it."""
@@ -261,7 +264,7 @@ class SimFleet:
 
     def vms(self) -> VmList:
         run, cloud = self.run, self.run.cloud
-        took = run.random.uniform(0.1, 1)
+        asked_at, took = run.now, run.random.uniform(0.1, 1)
         if run.now < cloud.no_list_until:
             took = cloud.no_list_until - run.now
         if run.now < cloud.no_token_until:
@@ -273,6 +276,7 @@ class SimFleet:
             raise CloudError("no answer")
         if run.random.random() < 0.5:
             listed = self._listed()
+        run.oracle.listed((place(vm) for vm in listed if vm.status == "STAGING"), asked_at)
         run.called()
         return listed
 
@@ -303,7 +307,7 @@ class SimulatedRun:
         self.observe = observe
         self.clock = self.new_clock()
         self.world = Agenda()
-        self.oracle = Oracle(TIMEOUTS.resume_s, HEALTHY_S, boot_s=100, made_s=MADE_S)
+        self.oracle = Oracle(TIMEOUTS.resume_s, HEALTHY_S, boot_s=100, made_s=MADE_S, runs_s=RUNS_S)
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
         self.cloud = self.new_cloud()
         self.spool = self.new_spool()

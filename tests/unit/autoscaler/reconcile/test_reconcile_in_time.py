@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from oracle import Oracle
 from schedules import RATES, SEED, Schedule, schedules
 from simcloud import BETWEEN, CODES, NO_TOKEN, OPERATION_ERRORS, SimCloud, place
 from simkit import FAULTS, STOPPED, STOPPED_WITH_STATES, SimSpool, SimulatedRun
@@ -111,6 +112,63 @@ def test_a_deletion_that_waited_does_not_end_a_vm_that_slurm_has_accepted_since(
     assert run.oracle.wrong == []
     assert run.slurm.done == [2]
     assert run.cloud.born == 12, "the node has the VM that was made first"
+
+
+def test_a_daemon_that_restarts_can_not_know_that_a_vm_came_late() -> None:
+    """The VM runs 360 s after it was made, just before the daemon is killed: another one is made.
+
+    The one that was killed knew that it did not run when SLURM asked again, and kept it.
+    """
+    run = SimulatedRun(Schedule(0))
+    # Its job has no other node to go to.
+    run.slurm.submit("debug", 11, 9000)
+    for _ in range(100):
+        run.second()
+    run.slurm.submit("debug", 1, 200)
+    begin = run.now
+    run.cloud.runs_at["12"] = begin + 360
+    run.cloud.deletions_wait_until = begin + 500
+    while "12" not in run.cloud.booted:
+        run.second()
+    assert run.slurm.asked_at["lab-debug-11"] > begin + 250, "SLURM has asked again"
+    for _ in range(3):
+        # Until lists have it running.
+        run.second()
+    run._killed()
+    while run.now < begin + 1000:
+        run.second()
+    assert run.oracle.wrong == []
+    assert run.slurm.done == [2]
+    assert run.cloud.born == 13, "the node has another VM"
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked", "says"),
+    [
+        # Nobody has seen it coming.
+        ([], 160, []),
+        ([], 159, ["SLURM waits for debug-0 and its new VM in a is deleted"]),
+        ([200], 360, []),
+        # It was not running so late, or after SLURM asked.
+        ([200], 359, ["SLURM waits for debug-0 and its new VM in a is deleted"]),
+        ([200, 380], 360, ["SLURM waits for debug-0 and its new VM in a is deleted"]),
+    ],
+)
+def test_only_a_daemon_that_could_not_know_may_delete_a_vm_that_came_late(
+    seen: list[float], asked: float, says: list[str]
+) -> None:
+    vm = "debug-0", "a", "1"
+    for restarts in (False, True):
+        oracle = Oracle(300, 100, runs_s=160)
+        oracle.born(vm, 0)
+        oracle.asked("debug-0", asked)
+        for time_asked in seen:
+            oracle.listed([vm], time_asked)
+        oracle.ran(vm, 400)
+        if restarts:
+            oracle.restarted(400, ())
+        oracle.deleted(vm, works=False)
+        assert oracle.wrong == ([] if restarts and asked >= 160 else says)
 
 
 def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
@@ -402,6 +460,23 @@ class GoneForgotten(DeletedByName):
         for vm in observed.vms:
             old = vm.created < observed.asked.get(vm.name, 0) - 10
             if old and vm.id in after.node(vm.name).gone and not after.node(vm.name).insert:
+                actions.append(Delete(vm, "it is from before SLURM asked", urgent=True))
+        return actions, after
+
+
+class LateIsOlder(Planted):
+    """A VM that runs is taken for one from before SLURM asked, though lists had it as coming."""
+
+    says = "its new VM"
+    needs = ("deletions wait", "runs late")
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        for vm in observed.vms:
+            start = after.node(vm.name).start
+            if start and vm.status == "RUNNING" and vm.created + 150 <= start.oldest:
                 actions.append(Delete(vm, "it is from before SLURM asked", urgent=True))
         return actions, after
 
@@ -712,6 +787,7 @@ PLANTED = (
     DeletionExpires,
     DeletionNotJudgedAgain,
     GoneForgotten,
+    LateIsOlder,
     OldNews,
     DeadlinesByNow,
     StoppedInOldList,
