@@ -440,7 +440,7 @@ class DeletionNotJudgedAgain(Planted):
     def called(self, stopped: float = STOPPED) -> None:
         # Stopped where it matters: SLURM may ask again for a node whose VM does not run yet.
         waiting = [deletion.vm for deletion in self.cloud.waiting.values()]
-        if any(vm.id in self.cloud.runs_at for vm in waiting) and self.random.random() < 0.01:
+        if any(vm.id in self.cloud.runs_at for vm in waiting) and self.random.random() < 0.1:
             self.stop(300)
         super().called(stopped)
 
