@@ -47,7 +47,7 @@ def with_start(
 
 
 def _ran_by(observed: ObservedState, tracked: TrackedState, name: str) -> dict[str, float]:
-    """Return `Start.ran_by`, from the last two lists and from deletions."""
+    """Return `Start.ran_by`, from what lists had running first, the last two, and deletions."""
     read = tracked.read
     lists = [(observed.vms_at, observed.vms), *([(read.vms_at, read.vms)] if read else [])]
     seen = [(at, vm) for at, vms in lists for vm in vms.by_name.get(name, ())]
@@ -57,7 +57,8 @@ def _ran_by(observed: ObservedState, tracked: TrackedState, name: str) -> dict[s
     for at, vm in sorted(seen, key=lambda one: one[0]):
         if vm.status == RUNNING:
             ran.add(vm.id)
-            times[vm.id] = min(at, times.get(vm.id, vm.created + observed.timeouts.made_s))
+            ran_at = tracked.ran_at.get(vm.id, at)
+            times[vm.id] = min(ran_at, times.get(vm.id, vm.created + observed.timeouts.made_s))
         elif vm.status not in NOT_UP and vm.id not in ran:
             times[vm.id] = at + observed.timeouts.made_s
     return times
