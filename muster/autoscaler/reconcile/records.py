@@ -277,6 +277,8 @@ class TrackedState:
     """All zones that the node sets or VMs have had."""
     unlisted: frozenset[str] = frozenset()
     """Zones that Google has not reached since the first list."""
+    ran_at: Mapping[str, float] = field(default_factory=dict)
+    """VM's id -> when a list had it running first; of those that the newest list has running."""
     read: Readings | None = None
     """As of this pass."""
     fresh: bool = False

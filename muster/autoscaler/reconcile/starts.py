@@ -28,7 +28,7 @@ def with_start(
         return replace(record, start=_with_request(record.start, observed.timeouts, asked))
     if record.start is None or asked > record.start.asked:
         start = _start(observed, tracked, name)
-        start = replace(start, ran_by=_ran_by(observed, tracked, name))
+        start = replace(start, ran_by=_ran_by(observed, tracked, start, name))
         known = before.start or _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
         return record
@@ -46,8 +46,15 @@ def with_start(
     return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
 
 
-def _ran_by(observed: ObservedState, tracked: TrackedState, name: str) -> dict[str, float]:
-    """Return `Start.ran_by`, from the last two lists and from deletions."""
+def _ran_by(
+    observed: ObservedState, tracked: TrackedState, start: Start, name: str
+) -> dict[str, float]:
+    """Return `Start.ran_by`, from the last two lists and from deletions.
+
+    Where the request is lost SLURM asked after a reading, and all earlier lists count. A request
+    may be called late: by its time a VM may have run that was made for it.
+    """
+    ran_at = tracked.ran_at if start.noticed_at else {}
     read = tracked.read
     lists = [(observed.vms_at, observed.vms), *([(read.vms_at, read.vms)] if read else [])]
     seen = [(at, vm) for at, vms in lists for vm in vms.by_name.get(name, ())]
@@ -57,7 +64,8 @@ def _ran_by(observed: ObservedState, tracked: TrackedState, name: str) -> dict[s
     for at, vm in sorted(seen, key=lambda one: one[0]):
         if vm.status == RUNNING:
             ran.add(vm.id)
-            times[vm.id] = min(at, times.get(vm.id, vm.created + observed.timeouts.made_s))
+            first_at = ran_at.get(vm.id, at)
+            times[vm.id] = min(first_at, times.get(vm.id, vm.created + observed.timeouts.made_s))
         elif vm.status not in NOT_UP and vm.id not in ran:
             times[vm.id] = at + observed.timeouts.made_s
     return times
