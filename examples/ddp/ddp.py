@@ -21,7 +21,7 @@ import sys
 from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch  # type: ignore[import-not-found]
 from checkpoints import CheckpointError, Checkpoints
@@ -258,8 +258,8 @@ def learn(optimizer: torch.optim.Optimizer, loss: torch.Tensor, now: float) -> N
     optimizer.step()
 
 
-def main() -> int:
-    """Train until the last step, or until SIGTERM; return the exit code."""
+def main() -> NoReturn:
+    """Train until the last step, or until SIGTERM, and end the process."""
     options = arguments()
     ends = ("stopped", "done", "lost", "profile")
     stopped, done, lost, profiled = (Path(f"{options.folder}.{end}") for end in ends)
@@ -315,12 +315,13 @@ def main() -> int:
     at_the_end = loss_at_the_end(network, device)
     print(f"{platform.node()}: process {rank} of {processes}, loss {at_the_end:.6f}", flush=True)
     distributed.barrier(group)
-    distributed.destroy_process_group()
-    return STOPPED if is_stopped else 0
+    # PyTorch was once seen to hang while it ended its threads, and so the job kept its nodes.
+    sys.stdout.flush()
+    os._exit(STOPPED if is_stopped else 0)
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        main()
     except (CheckpointError, DataError, StartError) as wrong:
         sys.exit(f"ddp.py: {wrong}")

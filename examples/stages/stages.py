@@ -18,7 +18,7 @@ import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch  # type: ignore[import-not-found]
 from checkpoints import CheckpointError, Checkpoints
@@ -169,8 +169,8 @@ def loss_at_the_end(module: nn.Module, stage: int, device: torch.device) -> floa
     return float(loss)
 
 
-def main() -> int:
-    """Train until the last step, or until SIGTERM; return the exit code."""
+def main() -> NoReturn:
+    """Train until the last step, or until SIGTERM, and end the process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, help="of the checkpoints")
     parser.add_argument("--steps", type=int, default=2000)
@@ -221,12 +221,13 @@ def main() -> int:
     at_the_end = loss_at_the_end(module, stage, device)
     print(f"{platform.node()}: process {stage} of {STAGES}, loss {at_the_end:.6f}", flush=True)
     distributed.barrier()
-    distributed.destroy_process_group()
-    return STOPPED if is_stopped else 0
+    # PyTorch was once seen to hang while it ended its threads, and so the job kept its nodes.
+    sys.stdout.flush()
+    os._exit(STOPPED if is_stopped else 0)
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        main()
     except (CheckpointError, StartError) as wrong:
         sys.exit(f"stages.py: {wrong}")

@@ -178,9 +178,11 @@ def test_what_is_switched_off_stands_beside_the_whole() -> None:
 )
 def test_the_goals_are_named(seconds: float, accuracy: float, words: tuple[str, str]) -> None:
     found = table.rows([ONE, replace(TWO, seconds=seconds)])
-    efficiency, alike = table.verdicts(found, replace(ONE, batch=256, accuracy=accuracy))
+    efficiency, limit, alike = table.verdicts(found, replace(ONE, batch=256, accuracy=accuracy))
     assert words[0] in efficiency
     assert "(original: 0.47)" in efficiency
+    assert "takes 49.0 ms on one node, and 49.0 ms while 2 compute" in limit
+    assert "would be 1.00," in limit
     assert alike.endswith(words[1])
 
 
@@ -281,31 +283,31 @@ def job(tmp_path: Path) -> Path:
         "while [[ $1 == --* ]]; do shift; done\nfor SLURM_PROCID in 0 1; do\n"
         'export SLURM_PROCID; "$@"; done',
     )
-    example_jobs.stand_in(tmp_path, "launch", "")
+    example_jobs.stand_in(tmp_path, "launch", f"echo $OMP_NUM_THREADS >>'{tmp_path}/threads.log'")
     return folder
 
 
 @pytest.mark.parametrize(
-    ("off", "placed", "launched"),
+    ("off", "placed", "threads", "launched"),
     [
-        ("nothing", True, "env python3"),
-        ("threads", True, "env OMP_NUM_THREADS=4 python3"),
-        ("placement", False, "env OMP_NUM_THREADS=2 python3"),
-        ("interface", True, "env -u GLOO_SOCKET_IFNAME -u NCCL_SOCKET_IFNAME python3"),
-        (
-            "all",
-            False,
-            "env -u GLOO_SOCKET_IFNAME -u NCCL_SOCKET_IFNAME OMP_NUM_THREADS=4 python3",
-        ),
+        ("nothing", True, "", "env python3"),
+        ("threads", True, "4", "env python3"),
+        ("placement", False, "2", "env python3"),
+        ("interface", True, "", "env -u GLOO_SOCKET_IFNAME -u NCCL_SOCKET_IFNAME python3"),
+        ("all", False, "4", "env -u GLOO_SOCKET_IFNAME -u NCCL_SOCKET_IFNAME python3"),
     ],
 )
-def test_a_job_switches_off_one_thing(job: Path, off: str, placed: bool, launched: str) -> None:
+def test_a_job_switches_off_one_thing(
+    job: Path, off: str, placed: bool, threads: str, launched: str
+) -> None:
     words = ("bash", "training.sbatch", "2", off, "--epochs", "1")
     done = example_jobs.run(job, *words, SLURM_CPUS_PER_TASK="4")
     assert (done.returncode, done.stderr) == (0, "")
-    tasks = [f"{launched} train.py --epochs 1"] * 2
-    assert example_jobs.called(job.parent, "launch") == tasks
-    bound = [f"--cpu-list {cores} launch {tasks[0]}" for cores in ("0-1", "2-3")]
+    task = f"{launched} train.py --epochs 1"
+    assert example_jobs.called(job.parent, "launch") == [task] * 2
+    assert example_jobs.called(job.parent, "threads") == [threads] * 2
+    given = f"OMP_NUM_THREADS={threads} " if threads else ""
+    bound = [f"--cpu-list {cores} env {given}launch {task}" for cores in ("0-1", "2-3")]
     assert example_jobs.called(job.parent, "taskset") == (bound if placed else [])
 
 

@@ -40,6 +40,17 @@ def test_a_task_knows_its_place(recorded: Recorded) -> None:
     assert got["OMP_NUM_THREADS"] == got["TF_NUM_INTRAOP_THREADS"] == "3"
 
 
+@pytest.mark.parametrize(("given", "threads"), [("7", "7"), ("4,2", "4"), ("", "3"), ("x", "3")])
+def test_threads_that_the_user_has_set_hold_for_all(
+    recorded: Recorded, given: str, threads: str
+) -> None:
+    got = set_for({**recorded("block-3"), "OMP_NUM_THREADS": given})
+    of_all = {name: value for name, value in got.items() if name.endswith("_THREADS")}
+    # PyTorch takes MKL's before OpenMP's.
+    assert of_all.pop("MKL_NUM_THREADS") == threads
+    assert set(of_all.values()) == {threads}
+
+
 def test_all_tasks_meet_at_one_place(recorded: Recorded) -> None:
     first, last = set_for(recorded("block-0")), set_for(recorded("block-3"))
     same = ("MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES")

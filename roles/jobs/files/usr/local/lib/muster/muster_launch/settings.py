@@ -72,7 +72,7 @@ def settings(step: Step, facts: Facts, port: int, environment: Mapping[str, str]
         *_tensorflow(step, port),
         *_jax(step, facts.gpus, first, port),
         *_interfaces(facts.interface),
-        *_threads(facts.threads),
+        *_threads(facts.threads, environment),
         *_metrics(environment),
     ]
 
@@ -139,7 +139,13 @@ def _interfaces(interface: str | None) -> list[Setting]:
     ]
 
 
-def _threads(number: int) -> list[Setting]:
+def _threads(number: int, environment: Mapping[str, str]) -> list[Setting]:
+    why = "a thread for each core of this task"
+    # PyTorch takes MKL_NUM_THREADS before OMP_NUM_THREADS: what the user has set holds for all.
+    # Of a number for each level of OpenMP (`4,2`) the first is that of a program.
+    given = environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if given.isascii() and given.isdigit() and int(given):
+        number, why = int(given), "as OMP_NUM_THREADS, which was set already"
     names = {
         "OMP_NUM_THREADS": "OpenMP, PyTorch",
         "MKL_NUM_THREADS": "MKL",
@@ -147,10 +153,7 @@ def _threads(number: int) -> list[Setting]:
         "NUMEXPR_NUM_THREADS": "numexpr, pandas",
         "TF_NUM_INTRAOP_THREADS": "TensorFlow",
     }
-    return [
-        Setting(name, str(number), f"{users}: a thread for each core of this task")
-        for name, users in names.items()
-    ]
+    return [Setting(name, str(number), f"{users}: {why}") for name, users in names.items()]
 
 
 def _metrics(environment: Mapping[str, str]) -> list[Setting]:
