@@ -21,7 +21,7 @@ from muster.autoscaler.reconcile.model import (
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import Deletion, NodeRecord, Phase, TrackedState, put, take
 from muster.autoscaler.reconcile.verdicts import Verdicts
-from muster.autoscaler.reconcile.vms import is_gone, left_over
+from muster.autoscaler.reconcile.vms import is_gone, is_left_over
 
 OFF = (Power.POWERING_DOWN, Power.OFF)
 LEFT_OVER = "it is from before SLURM asked for the node"
@@ -103,7 +103,7 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
     """
     node = observed.nodes.get(vm.name)
     if observed.is_powering_up(vm.name):
-        return LEFT_OVER if left_over(observed.timeouts, record, vm) else ""
+        return LEFT_OVER if is_left_over(observed.timeouts, record, vm) else ""
     if record.phase is Phase.RELEASED:
         # Not before slurmctld shows the release: until then the node may come into service.
         works = vm.status not in NOT_UP

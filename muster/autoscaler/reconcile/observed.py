@@ -21,6 +21,11 @@ from muster.autoscaler.reconcile.model import (
 STALE_S = 45.0
 """Age from which slurmctld's states are stale; they are asked for again 30 s after an answer."""
 
+AGAIN_S = 60.0
+"""SLURM does not ask for a node so soon after it was in service or was released: it powers the node
+down first, for SuspendTimeout. A request within this time is of the start before: ResumeProgram was
+called late."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -165,8 +170,10 @@ class ObservedState:
 
         Before slurmctld was read that is so if its ResumeTimeout is not over.
         """
-        asked = self.asked.get(name)
+        asked, node = self.asked.get(name), self.nodes.get(name)
         over_at = self.nodes_at or self.now - self.timeouts.resume_s
+        if node is not None and node.power is Power.UP:
+            over_at += AGAIN_S
         return asked is not None and over_at < asked
 
     def powering_up(self) -> Iterator[str]:

@@ -11,7 +11,7 @@ from muster.autoscaler.reconcile.allocate import NodeGroup
 from muster.autoscaler.reconcile.model import NOT_UP, CapacityPool, NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import Phase, TrackedState, started
-from muster.autoscaler.reconcile.vms import left_over, vm_of
+from muster.autoscaler.reconcile.vms import is_left_over, vm_of
 
 REQUEST_S = 1.0
 """How long after a node's state has changed its request may come into the spool."""
@@ -62,7 +62,7 @@ def _job_pools(
             pools.add(tracked.inserts[record.insert].choice.pool)
         elif record.vm and record.vm.pool:
             pools.add(record.vm.pool)
-        elif vm and not left_over(observed.timeouts, record, vm) and vm.status not in NOT_UP:
+        elif vm and not is_left_over(observed.timeouts, record, vm) and vm.status not in NOT_UP:
             pools.add(vm.pool)
     return frozenset(pools)
 

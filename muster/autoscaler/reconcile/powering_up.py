@@ -11,7 +11,6 @@ from dataclasses import replace
 from muster.autoscaler.reconcile.model import (
     LEAVING,
     NOT_UP,
-    REPAIRING,
     RUNNING,
     STOPPED,
     Probe,
@@ -33,7 +32,7 @@ from muster.autoscaler.reconcile.records import (
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.reconcile.transitions import Act, Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
-from muster.autoscaler.reconcile.vms import left_over, vm_of
+from muster.autoscaler.reconcile.vms import as_known, is_left_over, vm_of
 
 TRACKED_ONLY = (Act.NOTHING, Act.DELETE)
 """What changes no more than the record here: `garbage_collect` deletes."""
@@ -99,7 +98,7 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
     Lists may have it for a while, until they have the one that was inserted.
     """
     if vm is not None:
-        vm = _as_known(record, vm)
+        vm = as_known(record, vm)
     if vm is None or vm.status not in NOT_UP:
         return vm
     if record.insert:
@@ -114,23 +113,12 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
     return None if observed.vms_at <= facts.known_at + observed.timeouts.missing_s else vm
 
 
-def _as_known(record: NodeRecord, vm: Vm) -> Vm:
-    """Return a listed VM as lists had it before, if that is further: this one is older, then."""
-    if vm.status in NOT_UP:
-        return vm
-    if vm.id in started(record).leaving:
-        return replace(vm, status="STOPPING")
-    facts = record.vm
-    runs = facts is not None and facts.id == vm.id and facts.running_at > 0
-    return replace(vm, status=RUNNING) if runs and vm.status != REPAIRING else vm
-
-
 def _noted(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord, vm: Vm | None
 ) -> NodeRecord:
     """Take from the newest list how far a node's VM is."""
     facts = record.vm
-    if vm is None or left_over(observed.timeouts, record, vm):
+    if vm is None or is_left_over(observed.timeouts, record, vm):
         if (
             facts
             and not facts.lacking_at
@@ -183,7 +171,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
 
 def _overdue_reason(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> str:
     waited = f"{timeouts.verdict_s:.0f} s"
-    if left_over(timeouts, record, vm):
+    if is_left_over(timeouts, record, vm):
         failure = started(record).deletion_failure
         why = f": {sentence(failure)}" if failure else ""
         return (

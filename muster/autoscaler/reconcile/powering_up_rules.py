@@ -10,7 +10,7 @@ from muster.autoscaler.reconcile.model import LEAVING, RUNNING, STOPPED, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import VM_MADE, NodeRecord, Phase, Start, VmFacts, started
 from muster.autoscaler.reconcile.transitions import Evidence, first_that_holds
-from muster.autoscaler.reconcile.vms import left_over
+from muster.autoscaler.reconcile.vms import is_left_over
 
 PROBE_S = 20.0
 """How long to wait for a VM's report of its boot."""
@@ -90,7 +90,7 @@ def _is_vm_overdue(known: Listed | Unlisted) -> bool:
 
 
 def _is_left_over(known: Listed) -> bool:
-    return left_over(known.observed.timeouts, known.record, known.vm)
+    return is_left_over(known.observed.timeouts, known.record, known.vm)
 
 
 def _has_stopped(known: Listed) -> bool:

@@ -53,6 +53,7 @@ def reconcile(observed: ObservedState, tracked: TrackedState) -> tuple[list[Acti
     closed = [
         Close(request.id)
         for request in observed.requests
-        if observed.nodes_at and not any(observed.is_powering_up(name) for name in request.nodes)
+        if observed.nodes_at >= request.asked
+        and not any(observed.is_powering_up(name) for name in request.nodes)
     ]
     return [*release.actions(observed, released), *actions, *closed], after

@@ -65,6 +65,8 @@ class Start:
     oldest: float
     """A VM that was made before is from before SLURM asked: its registration is not accepted,
     unless it has booted since."""
+    called: float = -math.inf
+    """When SLURM called ResumeProgram last, by its request: mostly when it asked."""
     noticed_at: float = 0
     """Without a request, when it was first known to be powering up."""
     doubted_at: float = 0

@@ -1,9 +1,10 @@
 """What becomes of a release: slurmctld takes it or not, and shows it later; pure."""
 
+import math
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Power
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import AGAIN_S, ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord, Phase
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
@@ -28,7 +29,9 @@ def released(observed: ObservedState, record: NodeRecord, name: str) -> NodeReco
     off = node is not None and node.power in (Power.POWERING_DOWN, Power.OFF)
     shown = node is None or (off and not node.down)
     newer = observed.nodes_at > record.since
-    if observed.asked.get(name, 0) > record.since or (newer and shown):
+    asked = observed.asked.get(name, -math.inf)
+    again = record.released_at > 0 and asked > record.released_at + AGAIN_S
+    if again or (newer and shown):
         return advanced(record, name, Evidence.RELEASE_SHOWN, observed.nodes_at)
     if newer and record.start and off:
         # It is down, and perhaps released again; when SLURM asks for it, that is a new start.

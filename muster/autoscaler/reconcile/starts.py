@@ -9,7 +9,7 @@ from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, Tracke
 from muster.autoscaler.reconcile.release_results import released
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
-CALLED_S = 45.0
+CALLED_S = 60.0
 """So soon after a node's state has changed SLURM calls ResumeProgram: mostly at once."""
 ENDED_S = 20.0
 """Within it slurmctld ends a start whose ResumeTimeout is over; its power_save thread looks at each
@@ -24,9 +24,9 @@ def with_start(
     record = released(observed, before, name)
     if record.phase is Phase.RELEASED:
         return record
-    if record.start and asked > record.start.asked and _is_of(record.start, asked):
+    if record.start and asked > record.start.called and _is_of(record.start, asked):
         return replace(record, start=_with_request(record.start, observed.timeouts, asked))
-    if record.start is None or asked > record.start.asked:
+    if record.start is None or asked > record.start.called:
         start = _start(observed, tracked, name)
         start = replace(start, ran_by=_ran_by(observed, tracked, start, name))
         known = before.start or _asked_since(tracked, name, start)
@@ -96,10 +96,13 @@ def _is_of(start: Start, asked: float) -> bool:
 def _with_request(start: Start, timeouts: Timeouts, asked: float) -> Start:
     """Return a start with its request: what was done for it since it was noticed stays.
 
-    If SLURM has called ResumeProgram later than that, VMs may be older than the call.
+    If SLURM has called ResumeProgram later than that, it asked before, and VMs may be older than
+    the call.
     """
-    oldest = start.oldest if asked > start.noticed_at else asked - timeouts.skew_s
-    return replace(start, asked=asked, oldest=oldest, noticed_at=0)
+    if asked > start.noticed_at:
+        return replace(start, called=asked, noticed_at=0)
+    oldest = asked - timeouts.skew_s
+    return replace(start, asked=asked, oldest=oldest, called=asked, noticed_at=0)
 
 
 def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> Start | None:
@@ -116,7 +119,13 @@ def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> 
     ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
     if not start.doubted_at or observed.nodes_at < ends_at:
         return None
-    return Start(start.doubted_at, start.oldest, noticed_at=observed.now, ran_by=start.ran_by)
+    return Start(
+        start.doubted_at,
+        start.oldest,
+        start.called,
+        noticed_at=observed.now,
+        ran_by=start.ran_by,
+    )
 
 
 def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
@@ -125,12 +134,13 @@ def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
     if asked is not None and asked > observed.now - observed.timeouts.resume_s:
         before = read.nodes.get(name) if read and read_at > asked else None
         if before is None or before.power is Power.POWERING_UP:
-            return Start(asked, asked - observed.timeouts.skew_s)
+            return Start(asked, asked - observed.timeouts.skew_s, asked)
     # The request is lost. Or it is of an earlier start, and is kept for another node, or its file
     # could not be removed, or slurmctld was away. SLURM asked after it was read last, if it was:
     # some seconds ago, unless it did not answer, or this process was stopped.
     skew_s, first = observed.timeouts.skew_s, observed.now
-    oldest = -math.inf if asked is None else asked - skew_s
+    called = -math.inf if asked is None else asked
+    oldest = called - skew_s
     if 0 < read_at < observed.nodes_at:
         oldest, first = max(oldest, read_at - skew_s), max(read_at, first - STALE_S)
-    return Start(first, oldest, noticed_at=observed.now)
+    return Start(first, oldest, called, noticed_at=observed.now)

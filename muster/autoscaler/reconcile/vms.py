@@ -1,8 +1,9 @@
 """Which listed VM a node has; pure."""
 
 import math
+from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import NOT_UP, RUNNING, Vm
+from muster.autoscaler.reconcile.model import NOT_UP, REPAIRING, RUNNING, Vm
 from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.reconcile.records import NodeRecord, VmFacts
 
@@ -20,7 +21,11 @@ def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
         return None if is_gone(observed, record, vms[0]) else vms[0]
     return min(
         (vm for vm in vms if not is_gone(observed, record, vm)),
-        key=lambda vm: (vm.status != RUNNING, left_over(observed.timeouts, record, vm), vm.created),
+        key=lambda vm: (
+            vm.status != RUNNING,
+            is_left_over(observed.timeouts, record, vm),
+            vm.created,
+        ),
         default=None,
     )
 
@@ -52,17 +57,31 @@ def gone_at(observed: ObservedState, record: NodeRecord, vm: Vm) -> float:
     return refused_at if older or refused_at >= observed.vms_at else math.inf
 
 
-def left_over(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> bool:
-    """Whether a VM is from before SLURM asked, and not the node's.
+def as_known(record: NodeRecord, vm: Vm) -> Vm:
+    """Return a listed VM as lists had it before, if that is further: this one is older, then."""
+    start, facts = record.start, record.vm
+    if vm.status in NOT_UP:
+        return vm
+    if start is not None and vm.id in start.leaving:
+        return replace(vm, status="STOPPING")
+    runs = facts is not None and facts.id == vm.id and facts.running_at > 0
+    return replace(vm, status=RUNNING) if runs and vm.status != REPAIRING else vm
+
+
+def is_left_over(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> bool:
+    """Whether a VM is from before SLURM asked, and not the node's: the only judgement of that.
 
     SLURM accepts no registration of a VM that booted before. One that did not run yet when SLURM
-    asked, such as one that was made for an earlier request and came late, is accepted: so a VM that
-    runs is left over only if it ran before, by a list, or as its time to run was over then.
+    asked, such as one that was made for an earlier request and came late, is accepted, also where
+    the node has another one by now: so a VM that runs is left over only if it ran before, by a
+    list, or as its time to run was over then. One that is coming is the node's, unless that has
+    another one and this time is over.
     """
     start, own = record.start, record.vm.id if record.vm else ""
     if start is None or vm.created >= start.oldest or vm.id == own:
         return False
-    if own or vm.status in NOT_UP:
+    status = as_known(record, vm).status
+    if status in NOT_UP:
         return True
     ran_by = start.ran_by.get(vm.id, vm.created + timeouts.made_s)
-    return vm.status == RUNNING and ran_by <= start.oldest
+    return (own != "" or status == RUNNING) and ran_by <= start.oldest
