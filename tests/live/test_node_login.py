@@ -81,6 +81,7 @@ def schedulers(lab: Lab) -> None:
 
 OUTSIDE = """
 set -eu
+# What may fail is what a run of site.yml refuses ada: the test looks at what has started.
 install -d -m 1777 /run/outside
 for login in root ada; do
     echo "@reboot touch /run/outside/cron-$login" |

@@ -60,7 +60,7 @@ def test_a_program_that_root_of_a_node_leaves_runs_as_who_starts_it(two: Site) -
 
 
 def forged(two: Site, served: str, inode: str, text: str = "") -> str:
-    """What root of the client is told of a file with this number, beside one that is served.
+    """What root of the client gets for a file with this number, next to one that is served.
 
     It is the file's content, or nothing where this text is written to its beginning, or the error.
     """
