@@ -76,6 +76,15 @@ class Oracle:
         self._asked[name] = now, self._unreachable_s, math.inf if wrong_clock else self._idle_s
         self._resumed[name] = now
 
+    def called_late(self, names: Iterable[str], seconds: float) -> None:
+        """ResumeProgram runs so much later than slurmctld asked.
+
+        That is an excuse for a healthy node that is late. A verdict is due all the same.
+        """
+        for name in names:
+            asked, unreachable_s, idle_s = self._asked[name]
+            self._asked[name] = asked, unreachable_s, idle_s - seconds
+
     def refused(self, name: str) -> None:
         """Slurmctld refuses the registration of a VM that is newer than its request.
 

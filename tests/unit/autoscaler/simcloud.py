@@ -116,16 +116,21 @@ FAULTS = (
     "stopped in boot",
     "zone unreachable",
     "deletions wait",
+    "deletion refused",
     "made by hand",
     "made by hand, no label",
     "sets change",
 )
+BETWEEN = ("refused deletion is withdrawn", "refused deletion becomes urgent")
+"""What the daemon may do between a deletion that Google refused and its next try."""
 STAGING_S = 5
 """Until a VM runs."""
 DEADLINE_S = 120
 """After that the driver reports a timeout or an error."""
 AGAIN_S = 10
 """After that it calls again, where a call has no answer."""
+PAUSE_S = 0.1, 30
+"""Between two tries of a deletion, with the wait for its turn."""
 SHOWN_S = 15
 """So soon after an insert was accepted its VMs are there: the daemon takes 20 s for enough."""
 HISTORY_S = 20
@@ -144,6 +149,14 @@ class _Deletion:
 
     vm: Vm
     urgent: bool
+    until: float = math.inf
+    """Its deadline, from the first try."""
+    sent: bool = False
+    """Google has its call."""
+    withdrawn: bool = False
+    """It is not wanted any more: if Google refuses that call, there is no other one."""
+    refused: bool = False
+    """Google has refused a call of it."""
 
 
 @dataclass
@@ -358,12 +371,9 @@ class SimCloud:
             case Insert():
                 self._soon(lambda: self.insert(action))
             case Delete(vm, urgent=urgent):
-                deletion = self.waiting.setdefault(vm.id, _Deletion(vm, urgent))
-                deletion.urgent |= urgent
-                self._send(deletion)
+                self._submit_deletion(vm, urgent=urgent)
             case Withdraw(vm):
-                if self.waiting.pop(vm.id, None):
-                    self._tell_at(self.now + 0.1, Deleted(vm, WITHDRAWN))
+                self._withdraw(vm)
             case Probe():
                 self._soon(lambda: self.probe(action))
 
@@ -484,17 +494,44 @@ class SimCloud:
                 self.vms[key] = self._vm(name, chosen)
                 self.oracle.born(place(self.vms[key]), self.now)
 
-    def _send(self, deletion: _Deletion) -> None:
+    def _submit_deletion(self, vm: Vm, *, urgent: bool) -> None:
+        deletion = self.waiting.get(vm.id)
+        if deletion is None:
+            deletion = self.waiting[vm.id] = _Deletion(vm, urgent)
+            self._send(deletion)
+            return
+        deletion.withdrawn = False
+        if urgent and not deletion.urgent:
+            deletion.urgent = True
+            self.faults.counts["refused deletion becomes urgent"] += deletion.refused
+            if not deletion.sent:
+                self._send(deletion)
+
+    def _withdraw(self, vm: Vm) -> None:
+        deletion = self.waiting.get(vm.id)
+        if deletion is None:
+            return
+        self.faults.counts["refused deletion is withdrawn"] += deletion.refused or deletion.sent
+        if deletion.sent:
+            deletion.withdrawn = True
+        else:
+            self._ends(deletion, WITHDRAWN)
+
+    def _ends(self, deletion: _Deletion, failure: Failure) -> None:
+        del self.waiting[deletion.vm.id]
+        self._tell_at(self.now + 0.1, Deleted(deletion.vm, failure))
+
+    def _send(self, deletion: _Deletion, pause_s: float = 0) -> None:
         """Send a deletion when it is its turn; those that nodes wait for come first."""
-        when = self.now + self.faults.random.uniform(0.05, 0.5)
+        when = self.now + pause_s + self.faults.random.uniform(0.05, 0.5)
         if not deletion.urgent:
             when = max(when, self.deletions_wait_until)
-        until = when + DEADLINE_S
+        until = deletion.until = min(deletion.until, when + DEADLINE_S)
 
         def send() -> None:
             vm, now = deletion.vm, self.now
             # It may have been withdrawn, or sent because it became urgent.
-            if self.waiting.get(vm.id) is not deletion:
+            if self.waiting.get(vm.id) is not deletion or deletion.sent:
                 return
             if now > self.send_until:
                 self.driver.at(now + 1, send)
@@ -502,11 +539,28 @@ class SimCloud:
                 self.driver.at(self.no_token_until, send)
             elif self.away(vm.zone) and now + AGAIN_S < until:
                 self.driver.at(now + AGAIN_S, send)
+            elif self.troubled(vm.name) and self.faults.strike("deletion refused", 5):
+                deletion.sent = True
+                self.driver.at(
+                    now + self.faults.random.uniform(0.1, AGAIN_S), lambda: self._refuse(deletion)
+                )
             else:
                 del self.waiting[vm.id]
                 self.delete(vm)
 
         self.driver.at(when, send)
+
+    def _refuse(self, deletion: _Deletion) -> None:
+        """Google refuses a deletion that may be sent again; the driver does that after a pause."""
+        pause_s = self.faults.random.uniform(*PAUSE_S)
+        if deletion.withdrawn:
+            self._ends(deletion, WITHDRAWN)
+        elif self.now + pause_s > deletion.until:
+            self._ends(deletion, BUSY)
+        else:
+            again = replace(deletion, sent=False, refused=True)
+            self.waiting[deletion.vm.id] = again
+            self._send(again, pause_s)
 
     def there(self, vm: Vm) -> Vm | None:
         """The VM that a deletion finds: the driver compares ids."""

@@ -60,6 +60,7 @@ FAULTS = (
     "spool full",
     "spool read-only",
     "request lost",
+    "request late",
 )
 KILLED, STOPPED, STOPPED_WITH_STATES = 0.04, 0.005, 0.03
 """Parts of the rates of these faults, at each call of the daemon; the last one between slurmctld's
@@ -84,6 +85,11 @@ WINDOW_S = 2.1
 docs/autoscaler.md has it."""
 OFF_AGAIN_S = 3.0
 """So long the daemon may not see that slurmctld has a node as off again."""
+LATE_S = 60.0
+"""So late ResumeProgram may run."""
+READ_S = 32.0
+"""By then the daemon has read slurmctld's states, and takes a node without a request for one whose
+request is lost."""
 SCONTROL_S, LIST_S = 30.0, 60.0
 """After that scontrol, and a list of VMs, have failed."""
 AGAIN_S = 8.0
@@ -487,7 +493,7 @@ class SimulatedRun:
         if abs(self.slurm.skew_s) > 1:
             return math.inf
         zone = cloud.away_until.get(simcloud.ZONES["c"], 0)
-        google = max(cloud.no_token_until, cloud.no_list_until, zone, cloud.deletions_wait_until)
+        google = max(cloud.no_token_until, cloud.no_list_until, zone)
         return max(google + CALM_S, self.begun + BEGINS_S)
 
     # --- the daemon's steps
@@ -611,5 +617,8 @@ class SimulatedRun:
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
         asked = self.now
         self.lost.difference_update(names)
-        when = asked + self.random.uniform(0.02, 0.5)
-        self.world.at(when, lambda: self.spool.resume(names, jobs, asked))
+        late_s = self.random.uniform(0.02, 0.5)
+        if self.faults.strike("request late", 3):
+            late_s = self.random.uniform(1, LATE_S)
+            self.oracle.called_late(names, min(late_s, READ_S))
+        self.world.at(asked + late_s, lambda: self.spool.resume(names, jobs, asked))

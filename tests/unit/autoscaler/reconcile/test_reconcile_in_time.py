@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from oracle import Oracle
 from schedules import RATES, SEED, Schedule, schedules
-from simcloud import CODES, OPERATION_ERRORS, SimCloud, place
+from simcloud import BETWEEN, CODES, NO_TOKEN, OPERATION_ERRORS, SimCloud, place
 from simkit import FAULTS, STOPPED, STOPPED_WITH_STATES, SimSpool, SimulatedRun
 from simtime import VirtualClock
 
@@ -49,6 +49,10 @@ SIMPLER_S = 120
 """After that a schedule that fails is not made simpler any more."""
 OCCURS = 0.5
 """How probable a class of faults is in a schedule of `make test`; `make proof` draws any."""
+
+
+KINDS = (*FAULTS, *CODES, *BETWEEN)
+"""What must occur."""
 
 
 @pytest.fixture
@@ -216,7 +220,7 @@ def play_shard(
     try:
         play()
     finally:
-        record_property("faults", {kind: counts[kind] for kind in (*FAULTS, *CODES)})
+        record_property("faults", {kind: counts[kind] for kind in KINDS})
     assert counts["runs"] >= EACH
 
 
@@ -238,7 +242,7 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
     record_property("fault_runs", "the daemon, in virtual time")
     record_property("seed", 0)
     record_property("shards", SHARDS)
-    record_property("faults", {kind: counts[kind] for kind in (*FAULTS, *CODES)})
+    record_property("faults", {kind: counts[kind] for kind in KINDS})
     assert wrong == {}
 
 
@@ -736,6 +740,40 @@ class DeletesByOldStates(DeletedByName):
         return actions, after
 
 
+@dataclass
+class SeldomToken(SimCloud):
+    """A driver that asks for a token again ten minutes after an outage."""
+
+    def insert(self, action: Insert) -> None:
+        if self.no_token_until < self.now < self.no_token_until + 600:
+            self._tell_at(self.now + 1, Inserted(action.id, whole=NO_TOKEN))
+        else:
+            super().insert(action)
+
+
+class NoTokenForLong(Planted):
+    """After an outage of the token endpoint there is no token for ten minutes."""
+
+    says = "is healthy and (came|is released)"
+    needs = ("no token",)
+
+    def new_cloud(self) -> SimCloud:
+        return SeldomToken(self.faults, self.oracle, self.clock, self._works, self.world)
+
+
+class InsertsBehindDeletions(Planted):
+    """New requests wait until all deletions are sent."""
+
+    says = "is healthy and (came|is released)"
+    needs = ("deletions wait",)
+
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        if isinstance(action, Insert) and self.cloud.waiting:
+            self.cloud.driver.at(self.now + 1, lambda: self.submit(action))
+        else:
+            super().submit(action)
+
+
 PLANTED = (
     LostVerdict,
     LeakedVm,
@@ -764,6 +802,8 @@ PLANTED = (
     IntervalsBySystemClock,
     ReleasedAfterStop,
     DeletesByOldStates,
+    NoTokenForLong,
+    InsertsBehindDeletions,
 )
 
 
