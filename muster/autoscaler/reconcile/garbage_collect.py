@@ -42,8 +42,13 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             urgent = why == LEFT_OVER
             due = before is None or _is_due(observed, before) or (urgent and not before.urgent)
             if due and vm.status not in LEAVING and not is_gone(observed, record, vm):
-                failed_at = before.failed_at if before else 0
-                deletion = Deletion(vm, failed_at, asked_at=observed.now, urgent=urgent)
+                deletion = Deletion(
+                    vm,
+                    before.failed_at if before else 0,
+                    asked_at=observed.now,
+                    listed_at=observed.vms_at,
+                    urgent=urgent,
+                )
                 records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, deletion))
                 deletions.append(Delete(vm, why, urgent))
         elif before and not before.under_way:

@@ -142,6 +142,8 @@ class Deletion:
     """When it may be asked for again; infinite while it is under way."""
     asked_at: float = 0
     """When it was asked for."""
+    listed_at: float = 0
+    """When the list was asked for that had the VM as `vm` says."""
     urgent: bool = False
     withdrawn: bool = False
     """It is not wanted any more, and ends soon."""

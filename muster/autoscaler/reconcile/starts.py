@@ -58,7 +58,7 @@ def _ran_by(
     read = tracked.read
     lists = [(observed.vms_at, observed.vms), *([(read.vms_at, read.vms)] if read else [])]
     seen = [(at, vm) for at, vms in lists for vm in vms.by_name.get(name, ())]
-    seen += [(one.asked_at, one.vm) for one in tracked.node(name).deletions.values()]
+    seen += [(one.listed_at, one.vm) for one in tracked.node(name).deletions.values()]
     times: dict[str, float] = {}
     ran: set[str] = set()
     for at, vm in sorted(seen, key=lambda one: one[0]):

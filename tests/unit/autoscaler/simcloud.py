@@ -595,17 +595,24 @@ class SimCloud:
         else:
             self._tell_at(gone_at + faults.random.uniform(0, 5), Deleted(vm))
 
-    def probe(self, action: Probe) -> None:
+    def probe(self, action: Probe, until: float = math.inf) -> None:
         """Answer whether a VM exists, and what it reports of its boot."""
-        name, zone, end = action.name, action.zone, self.now + 1
+        name, zone, now = action.name, action.zone, self.now
+        until = min(until, now + DEADLINE_S)
+        if (reached_at := max(self.no_token_until, self.away_until.get(zone, 0))) > now:
+            # The driver calls again, with pauses, until its deadline.
+            again_at = reached_at + self.faults.random.uniform(0, AGAIN_S)
+            if again_at < until:
+                self.driver.at(again_at, lambda: self.probe(action, until))
+                return
+            late = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
+            self._tell_at(until, replace(late, of_report=action.report))
+            return
         vm = self.vms.get((name, zone))
         report = "failed, mount /home" if vm and vm.id in self.hung else ""
         result = ProbeResult(name, zone, vm is not None, report)
         if vm:
             result = replace(result, id=vm.id, status=vm.status)
-        if self.away(zone) or self.no_token_until > self.now:
-            end = self.now + DEADLINE_S
-            result = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
-        elif self.troubled(name) and self.faults.strike("refused"):
+        if self.troubled(name) and self.faults.strike("refused"):
             result = ProbeResult(name, zone, exists=False, failure=REFUSALS[0])
-        self._tell_at(end, replace(result, of_report=action.report))
+        self._tell_at(now + 1, replace(result, of_report=action.report))
