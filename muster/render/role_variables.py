@@ -28,6 +28,7 @@ from muster.render import (
     slurm,
 )
 from muster.render import nvidia_driver as nvidia
+from muster.render.verify_jobs import verify_jobs
 
 Variables = dict[str, Any]
 
@@ -505,6 +506,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},
         "module_packages": variables.get("lmod_packages", []),
         "accounting": bool(groups["database"]),
+        "jobs": verify_jobs(host.definition),
     }
 
 

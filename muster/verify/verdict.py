@@ -92,7 +92,11 @@ def notes(
         for node in _unique(cluster["nodes"])
         if _drained_by_a_person(node)
     ]
-    if not cluster["jobs"]:
+    rows += [
+        f"partition {name}: no test job ran, as its limits take none of root's"
+        for name in cluster["refused"]
+    ]
+    if not cluster["jobs"] and not cluster["refused"]:
         rows.append("no idle node to try a job on")
     return rows
 

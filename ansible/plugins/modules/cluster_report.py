@@ -56,9 +56,15 @@ options:
     type: int
     default: 30
   max_job_nodes:
-    description: On how many idle nodes of a partition the job runs at most.
+    description: On how many idle nodes of a partition jobs run at most.
     type: int
     default: 64
+  jobs:
+    description:
+      - Partition -> what its job asks for, so that no limit refuses it. C(options) of srun; C(least)
+        and C(most) nodes of a job, where null is no limit and 0 allows none. With more idle nodes there are several jobs.
+    type: dict
+    default: {}
 author: [The Muster authors]
 """
 
@@ -73,8 +79,9 @@ RETURN = r"""
 report:
   description: >-
     undecoded (host -> reason), and of the whole cluster nodes (list of name, partition, state, user,
-    reason) and jobs (list of partition, nodes, code, output, accounted); else unanswered (what
-    C(scontrol ping) said where slurmctld did not answer, empty if it did).
+    reason), jobs (list of partition, nodes, code, output, accounted) and refused (partitions with
+    idle nodes whose limits allow no such job there); else unanswered (what C(scontrol ping) said
+    where slurmctld did not answer, empty if it did).
   type: dict
   returned: always
 """
@@ -84,8 +91,19 @@ JOB_LINE = re.compile(r"^ *\d+: (\d+)(?: \S+)?\s*$", re.MULTILINE)
 """What the test job prints: task (`srun --label`), number of the job, host."""
 
 
+SMALL: "Asked" = {"options": ["--mem=16M"], "least": 1, "most": None}
+"""The job of a partition that has no entry."""
+
 Node = dict[str, str]
 """A line of sinfo: name, partition, state, user, reason."""
+
+
+class Asked(TypedDict):
+    """What a partition's job asks for."""
+
+    options: list[str]
+    least: int
+    most: "int | None"
 
 
 class Params(TypedDict):
@@ -100,6 +118,7 @@ class Params(TypedDict):
     answer_seconds: int
     job_seconds: int
     max_job_nodes: int
+    jobs: dict[str, Asked]
 
 
 class Cluster:
@@ -168,13 +187,24 @@ class Cluster:
             return self.parameters["answer_seconds"]
         return 0
 
-    def job(self, partition: str, names: list[str]) -> dict[str, object]:
-        """Run a job on the idle nodes `names` of `partition`; return what came of it."""
+    def jobs_on(self, partition: str, names: list[str]) -> list[dict[str, object]]:
+        """Run jobs on the idle nodes `names` of `partition`; return what came of each."""
         names = names[: self.parameters["max_job_nodes"]]
+        asked = self.parameters["jobs"].get(partition, SMALL)
+        most = len(names) if asked["most"] is None else asked["most"]
+        parts = [names[at : at + most] for at in range(0, len(names), most)] if most else []
+        return [
+            self.job(partition, part, asked["options"])
+            for part in parts
+            if len(part) >= asked["least"]
+        ]
+
+    def job(self, partition: str, names: list[str], options: list[str]) -> dict[str, object]:
+        """Run a job on the idle nodes `names` of `partition`; return what came of it."""
         seconds = self.parameters["job_seconds"]
         command = [
             *("srun", f"--partition={partition}", f"--nodelist={','.join(names)}"),
-            *(f"--nodes={len(names)}", f"--ntasks={len(names)}", "--mem=16M", "--time=1"),
+            *(f"--nodes={len(names)}", f"--ntasks={len(names)}", "--time=1", *options),
             # Where somebody else took the nodes meanwhile the job gives up instead of waiting.
             *(f"--immediate={seconds}", "--job-name=muster-verify", "--chdir=/", "--label"),
             *("sh", "-c", "echo $SLURM_JOB_ID $(hostname)"),
@@ -210,8 +240,10 @@ class Cluster:
             time.sleep(0.5)
         return False
 
-    def jobs(self, nodes: list[Node], avoided: Collection[str]) -> list[dict[str, object]]:
-        """Run one job per partition that is up and has idle nodes that are not `avoided`."""
+    def jobs(
+        self, nodes: list[Node], avoided: Collection[str]
+    ) -> dict[str, list[dict[str, object]]]:
+        """Run jobs in each partition that is up and has idle nodes that are not `avoided`."""
         idle: dict[str, list[str]] = {}
         for node in nodes:
             if node["state"] == "idle" and node["name"] not in avoided:
@@ -226,7 +258,11 @@ class Cluster:
             )
             if state == "up"
         }
-        return [self.job(partition, names) for partition, names in idle.items() if partition in up]
+        return {
+            partition: self.jobs_on(partition, names)
+            for partition, names in idle.items()
+            if partition in up
+        }
 
 
 def main() -> None:
@@ -242,6 +278,7 @@ def main() -> None:
             "answer_seconds": {"type": "int", "default": 120},
             "job_seconds": {"type": "int", "default": 30},
             "max_job_nodes": {"type": "int", "default": 64},
+            "jobs": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -254,7 +291,13 @@ def main() -> None:
     avoided = {*undecoded, *cluster.parameters["avoid"]}
     nodes = cluster.nodes(avoided)
     jobs = cluster.jobs(nodes, avoided)
-    module.exit_json(changed=False, report={"undecoded": undecoded, "nodes": nodes, "jobs": jobs})
+    report = {
+        "undecoded": undecoded,
+        "nodes": nodes,
+        "jobs": [job for of_one in jobs.values() for job in of_one],
+        "refused": [partition for partition, of_one in jobs.items() if not of_one],
+    }
+    module.exit_json(changed=False, report=report)
 
 
 if __name__ == "__main__":

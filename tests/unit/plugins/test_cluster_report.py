@@ -48,6 +48,7 @@ class Programs:
             "ping_seconds": 0,
             "job_seconds": 1,
             "max_job_nodes": 64,
+            "jobs": {},
         }
         self.said = said
         self.commands = []
@@ -70,7 +71,7 @@ class Programs:
 )
 def test_the_job_is_found_in_what_srun_prints(said):
     programs = Programs(srun=said, sacct=" COMPLETED\n")
-    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"])
+    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], [])
     assert (job["code"], job["accounted"]) == (0, True)
     assert "--jobs=17" in programs.commands[1]
 
@@ -79,10 +80,35 @@ def test_the_job_is_found_in_what_srun_prints(said):
 @pytest.mark.parametrize("said", ["", "\n", "0:\n", "0: no job here\n", "17\n"])
 def test_a_job_that_does_not_print_its_number_has_failed(said, accounting):
     programs = Programs(accounting, srun=said)
-    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"])
+    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], [])
     assert job["code"] == 1
     assert "did not print its number but: " in job["output"]
     assert "accounted" not in job
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes"),
+    [
+        ({}, ["a,b,c,d,e"]),
+        ({"most": 2}, ["a,b", "c,d", "e"]),
+        # The last node is not enough for a job.
+        ({"most": 2, "least": 2}, ["a,b", "c,d"]),
+        ({"least": 6}, []),
+        ({"most": 0}, []),
+    ],
+)
+def test_there_are_as_many_jobs_as_limits_want(asked, nodes):
+    programs = Programs(srun="0: 17 a\n", sacct=" COMPLETED\n")
+    programs.params["jobs"] = {
+        "cpu": {"options": ["--qos=long"], "least": 1, "most": None, **asked}
+    }
+    jobs = cluster_report.Cluster(programs).jobs_on("cpu", list("abcde"))
+    runs = [command for command in programs.commands if "srun" in command]
+    assert [f"--nodelist={names}" in run for names, run in zip(nodes, runs, strict=True)] == [
+        True for _ in nodes
+    ]
+    assert all("--qos=long" in run for run in runs)
+    assert [",".join(job["nodes"]) for job in jobs] == nodes
 
 
 def test_a_ping_without_a_word_is_no_answer():

@@ -48,7 +48,7 @@ def node(name: str = "lab-cpu-01", state: str = "idle", **changed: str) -> dict[
 
 def cluster(**changed: Any) -> dict[str, Any]:
     nodes = [node("lab-cpu-01"), node("lab-cpu-02")]
-    return {"undecoded": {}, "nodes": nodes, "jobs": [JOB], **changed}
+    return {"undecoded": {}, "nodes": nodes, "jobs": [JOB], "refused": [], **changed}
 
 
 def hosts(**changed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -357,6 +357,14 @@ def test_a_busy_cluster_is_a_note() -> None:
     busy = cluster(nodes=[node(state="allocated")], jobs=[])
     assert said(controller=busy) == []
     assert noted(controller=busy) == ["no idle node to try a job on"]
+
+
+def test_that_limits_allow_no_test_job_is_said_and_is_not_wrong() -> None:
+    closed = cluster(jobs=[], refused=["large"])
+    assert said(controller=closed) == []
+    assert noted(controller=closed) == [
+        "partition large: no test job ran, as its limits take none of root's"
+    ]
 
 
 def test_without_the_controller_only_the_hosts_are_judged() -> None:

@@ -1,0 +1,91 @@
+"""What the test job of each partition asks for, so that no limit refuses it; pure.
+
+It runs as root, which may use SLURM's own QoS `normal` alone, and is in no account of the
+definition: what limits it are that QoS and the partition's.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from muster.definition.definition import Definition
+from muster.definition.schema.limits import Qos, Tres
+from muster.definition.schema.node_sets import NodeSet, Partition
+
+MEMORY_MIB = 16
+NORMAL = "normal"
+_MOST = ("max_tres_per_job", "max_tres_per_user", "max_tres_per_account", "grp_tres")
+
+
+def verify_jobs(definition: Definition) -> dict[str, dict[str, Any]]:
+    """Return partition -> its job: `options` of srun, and the `least` and `most` nodes.
+
+    `most` is null without a limit, and 0 where the partition takes no job of root.
+    """
+    return {
+        name: _job(definition, partition)
+        for name, partition in definition.cluster.partitions.items()
+    }
+
+
+def _job(definition: Definition, partition: Partition) -> dict[str, Any]:
+    cluster = definition.cluster
+    limits = [cluster.qos[one] for one in (partition.qos, NORMAL) if one in cluster.qos]
+    node_sets = [cluster.nodes[name] for name in partition.nodes]
+    least, a_node = _least(limits, node_sets)
+    counts = [
+        amount // a_node[key]
+        for limit in limits
+        for most in _MOST
+        for key, amount in _amounts(getattr(limit, most)).items()
+        if a_node.get(key)
+    ]
+    options = [f"--mem={a_node['memory_mib']}M", f"--cpus-per-task={a_node['cpu']}"]
+    typed = [key.removeprefix("gpu:") + f":{n}" for key, n in a_node.items() if _is_type(key)]
+    if gpus := a_node.get("gpu"):
+        options.append(f"--gpus-per-node={','.join(typed) or gpus}")
+    taken = NORMAL in (partition.allow_qos or [NORMAL]) and NORMAL not in partition.deny_qos
+    most = min(counts, default=None) if taken else 0
+    return {"options": options, "least": least, "most": most}
+
+
+def _least(limits: Iterable[Qos], node_sets: list[NodeSet]) -> tuple[int, dict[str, int]]:
+    """Return how many nodes the job needs at least, and what it asks for on each."""
+    wanted = {"cpu": 1, "memory_mib": MEMORY_MIB, "node": 1}
+    for limit in limits:
+        for key, amount in _amounts(limit.min_tres_per_job).items():
+            wanted[key] = max(amount, wanted.get(key, 0))
+    typed = sum(amount for key, amount in wanted.items() if _is_type(key))
+    if typed:
+        wanted["gpu"] = typed
+    having = [_has(node_set) for node_set in node_sets]
+    nodes, a_node = wanted.pop("node"), {"node": 1}
+    for key, amount in wanted.items():
+        if amount:
+            there = min((one[key] for one in having if one.get(key)), default=amount)
+            a_node[key] = min(amount, there)
+            nodes = max(nodes, -(-amount // a_node[key]))
+    return nodes, a_node
+
+
+def _is_type(key: str) -> bool:
+    return key.startswith("gpu:")
+
+
+def _has(node_set: NodeSet) -> dict[str, int]:
+    """What a node has, by the keys of Tres; of a type of GPU by `gpu:TYPE`."""
+    gpus = node_set.gpus.offers if node_set.gpus else {}
+    return {
+        "cpu": node_set.cpus,
+        "memory_mib": node_set.memory_mib - node_set.reserved_memory_mib,
+        "gpu": sum(gpus.values()),
+        **{f"gpu:{name}": count for name, count in gpus.items()},
+    }
+
+
+def _amounts(tres: Tres | None) -> dict[str, int]:
+    """What is said of CPUs, memory, nodes and GPUs, by the same keys."""
+    if tres is None:
+        return {}
+    said = {key: getattr(tres, key) for key in ("cpu", "memory_mib", "node", "gpu")}
+    said |= {f"gpu:{name}": count for name, count in tres.gpu_types.items()}
+    return {key: amount for key, amount in said.items() if amount is not None}
