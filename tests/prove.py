@@ -96,6 +96,25 @@ TEST = (
 """The longest first, so that all places are free at about the same time."""
 
 PROOF_ONLY = ("MARK=proof",)
+
+
+def _files(folder: str, *names: str) -> str:
+    """Return the variable TESTS with test files of a folder of tests/."""
+    return "TESTS=" + " ".join(f"tests/{folder}/test_{name}.py" for name in names)
+
+
+def _others(folder: str, *parts: str) -> str:
+    """Return TESTS with the test files of a folder that are in no other part."""
+    taken = {path for part in parts for path in part.removeprefix("TESTS=").split()}
+    found = {f"tests/{folder}/{path.name}" for path in (ROOT / "tests" / folder).glob("test_*.py")}
+    return "TESTS=" + " ".join(sorted(found - taken))
+
+
+LIMITS = _files("live", "fairness", "full_queue", "lab_for_ten", "priority")
+# The second one adds to the cluster of test_split.py.
+FRAMEWORKS = _files("live", "frameworks", "mpi", "notebook", "search", "search_environments")
+ON_TRIXIE = _files("live", "split", "frameworks_on_trixie")
+MODULES = _files("vm", "containers", "packed_modules")
 PROOF = (
     # They run in real time: other busy layers would delay them.
     Layer("schedules", "unit", places=PLACES, variables=PROOF_ONLY),
@@ -103,12 +122,22 @@ PROOF = (
     Layer("isolated-slurm", "isolated-slurm"),
     Layer("cloud-trixie", "cloud-trixie", resource="cloud"),
     Layer("cloud", "cloud", variables=PROOF_ONLY, resource="cloud"),
-    Layer("cluster", "cluster", variables=PROOF_ONLY),
+    Layer(
+        "cluster",
+        "cluster",
+        variables=(*PROOF_ONLY, _others("live", LIMITS, FRAMEWORKS, ON_TRIXIE)),
+        resource="lab",
+    ),
+    Layer("cluster-limits", "cluster", variables=(*PROOF_ONLY, LIMITS), resource="lab"),
+    Layer("cluster-frameworks", "cluster", variables=(*PROOF_ONLY, FRAMEWORKS), resource="lab"),
+    Layer("cluster-trixie", "cluster", variables=(*PROOF_ONLY, ON_TRIXIE), resource="lab"),
     Layer("engine", "engine", variables=PROOF_ONLY),
     Layer("ceph", "ceph"),
     # On emulated CPUs, and some tests bound the seconds until an answer.
-    Layer("vm", "vm", places=PLACES, variables=PROOF_ONLY),
+    Layer("vm", "vm", places=PLACES, variables=(*PROOF_ONLY, _others("vm", MODULES))),
+    Layer("vm-modules", "vm", places=PLACES, variables=(*PROOF_ONLY, MODULES)),
 )
+"""None longer than LAYER_SECONDS on an otherwise idle machine with two cores."""
 TIERS = {"test": TEST, "proof": PROOF}
 
 

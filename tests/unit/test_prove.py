@@ -133,12 +133,12 @@ def test_what_is_busy_runs_alone_and_no_two_share_what_there_is_once(checkout):
 
 
 def test_a_part_that_passed_at_this_commit_is_not_repeated(checkout):
-    (checkout / "build/fails").write_text("vmproof")
+    (checkout / "build/fails").write_text("engineproof")
     assert run(checkout, "proof").returncode == 1
     (checkout / "build/fails").write_text("")
     done = run(checkout, "proof")
-    assert (done.returncode, ran(checkout)) == (0, ["vm"])
-    assert "vm passed at this commit" not in done.stdout
+    assert (done.returncode, ran(checkout)) == (0, ["engine"])
+    assert "engine passed at this commit" not in done.stdout
     assert "schedules passed at this commit; LAYER=schedules repeats it" in done.stdout
     assert run(checkout, "proof", "--layer", "vm").returncode == 0
     assert ran(checkout) == ["vm"]
@@ -425,3 +425,17 @@ def test_each_layer_is_a_target_of_the_makefile():
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
     assert {layer.target for layer in (*prove.TEST, *prove.PROOF)} <= targets
+
+
+@pytest.mark.parametrize(("target", "folder"), [("cluster", "live"), ("vm", "vm")])
+def test_each_file_of_the_proof_is_in_one_layer(target, folder):
+    files = sorted(
+        path
+        for layer in prove.PROOF
+        if layer.target == target
+        for variable in layer.variables
+        if variable.startswith("TESTS=")
+        for path in variable.removeprefix("TESTS=").split()
+    )
+    there = (ROOT / "tests" / folder).glob("test_*.py")
+    assert files == sorted(str(path.relative_to(ROOT)) for path in there)
