@@ -8,6 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from oracle import Oracle, Place
 from plankit import choice
@@ -383,13 +384,30 @@ class SimCloud:
     def _tell_at(self, when: float, event: Event) -> None:
         self.driver.at(when, lambda: self.tell(event))
 
-    def insert(self, action: Insert) -> None:
+    def _again(
+        self, reached_at: float, until: float, call: Callable[[float], None], late: Event
+    ) -> bool:
+        """Whether a call does not reach Google now: the driver sends it again, with pauses.
+
+        `late` is its event if it has not reached Google by `until`.
+        """
+        if reached_at <= self.now:
+            return False
+        again_at = reached_at + self.faults.random.uniform(0, AGAIN_S)
+        if again_at < until:
+            self.driver.at(again_at, lambda: call(until))
+        else:
+            self._tell_at(until, late)
+        return True
+
+    def insert(self, action: Insert, until: float = math.inf) -> None:
         """Make VMs, or not; report that, or something else."""
         faults, now = self.faults, self.now
-        end = now + faults.random.randint(1, 8)
-        if self.no_token_until > now:
-            self._tell_at(end, Inserted(action.id, whole=NO_TOKEN))
+        until = min(until, now + DEADLINE_S)
+        late = Inserted(action.id, whole=NO_TOKEN)
+        if self._again(self.no_token_until, until, partial(self.insert, action), late):
             return
+        end = now + faults.random.randint(1, 8)
         if action.id in self.done:
             self._tell_at(end, Inserted(action.id, self.done[action.id]))
             return
@@ -599,14 +617,9 @@ class SimCloud:
         """Answer whether a VM exists, and what it reports of its boot."""
         name, zone, now = action.name, action.zone, self.now
         until = min(until, now + DEADLINE_S)
-        if (reached_at := max(self.no_token_until, self.away_until.get(zone, 0))) > now:
-            # The driver calls again, with pauses, until its deadline.
-            again_at = reached_at + self.faults.random.uniform(0, AGAIN_S)
-            if again_at < until:
-                self.driver.at(again_at, lambda: self.probe(action, until))
-                return
-            late = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
-            self._tell_at(until, replace(late, of_report=action.report))
+        late = ProbeResult(name, zone, exists=False, failure=UNREACHABLE, of_report=action.report)
+        reached_at = max(self.no_token_until, self.away_until.get(zone, 0))
+        if self._again(reached_at, until, partial(self.probe, action), late):
             return
         vm = self.vms.get((name, zone))
         report = "failed, mount /home" if vm and vm.id in self.hung else ""

@@ -399,8 +399,8 @@ class DeletedByName(Planted):
     """A deletion that waited is sent by name, and ends the VM that has the name then."""
 
     says = "a later VM|its VM in"
-    needs = ("answer lost", "deletions wait", "gone and is in lists", "list late")
-    needs += ("preempted and gone", "request lost", "stale list", "stopped")
+    needs = ("answer lost", "deletion refused", "deletions wait", "gone and is in lists")
+    needs += ("list late", "preempted and gone", "request lost", "stale list", "stopped")
     needs += ("works and is in no list", "zone unreachable")
 
     def start(self) -> None:
@@ -744,11 +744,11 @@ class DeletesByOldStates(DeletedByName):
 class SeldomToken(SimCloud):
     """A driver that asks for a token again ten minutes after an outage."""
 
-    def insert(self, action: Insert) -> None:
+    def insert(self, action: Insert, until: float = math.inf) -> None:
         if self.no_token_until < self.now < self.no_token_until + 600:
             self._tell_at(self.now + 1, Inserted(action.id, whole=NO_TOKEN))
         else:
-            super().insert(action)
+            super().insert(action, until)
 
 
 class NoTokenForLong(Planted):
