@@ -123,7 +123,9 @@ def emulated(
     try:
         podman(
             *("run", "--detach", "--rm", "--name", lab.name, "--hostname", CONTROLLER),
-            *("--privileged", *ulimits(), installed.ensure(release), "sleep", str(seconds)),
+            *("--privileged", *ulimits(), installed.ensure(release)),
+            # Bash takes the exit status of orphans: two processes of each job are left as such.
+            *("bash", "-c", f"sleep {seconds} & wait"),
         )
         podman("exec", lab.name, "sh", "-ec", PREPARE, "sh", *nodes)
         with tempfile.TemporaryDirectory() as folder:
