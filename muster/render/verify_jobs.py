@@ -19,7 +19,8 @@ _MOST = ("max_tres_per_job", "max_tres_per_user", "max_tres_per_account", "grp_t
 def verify_jobs(definition: Definition) -> dict[str, dict[str, Any]]:
     """Return partition -> its job: `options` of srun, and the `least` and `most` nodes.
 
-    `most` is null without a limit, and 0 where the partition takes no job of root.
+    `most` is null without a limit, and 0 where the partition takes no job of root, or where a job
+    must ask for what some of its nodes don't have.
     """
     return {
         name: _job(definition, partition)
@@ -30,8 +31,11 @@ def verify_jobs(definition: Definition) -> dict[str, dict[str, Any]]:
 def _job(definition: Definition, partition: Partition) -> dict[str, Any]:
     cluster = definition.cluster
     limits = [cluster.qos[one] for one in (partition.qos, NORMAL) if one in cluster.qos]
-    node_sets = [cluster.nodes[name] for name in partition.nodes]
-    least, a_node = _least(limits, node_sets)
+    having = [_has(cluster.nodes[name]) for name in partition.nodes]
+    least, a_node = _least(limits, having)
+    taken = NORMAL in (partition.allow_qos or [NORMAL]) and NORMAL not in partition.deny_qos
+    if not taken or not all(one.get(key) for key in a_node for one in having):
+        return {"options": [], "least": 1, "most": 0}
     counts = [
         amount // a_node[key]
         for limit in limits
@@ -43,12 +47,10 @@ def _job(definition: Definition, partition: Partition) -> dict[str, Any]:
     typed = [key.removeprefix("gpu:") + f":{n}" for key, n in a_node.items() if _is_type(key)]
     if gpus := a_node.get("gpu"):
         options.append(f"--gpus-per-node={','.join(typed) or gpus}")
-    taken = NORMAL in (partition.allow_qos or [NORMAL]) and NORMAL not in partition.deny_qos
-    most = min(counts, default=None) if taken else 0
-    return {"options": options, "least": least, "most": most}
+    return {"options": options, "least": least, "most": min(counts, default=None)}
 
 
-def _least(limits: Iterable[Qos], node_sets: list[NodeSet]) -> tuple[int, dict[str, int]]:
+def _least(limits: Iterable[Qos], having: list[dict[str, int]]) -> tuple[int, dict[str, int]]:
     """Return how many nodes the job needs at least, and what it asks for on each."""
     wanted = {"cpu": 1, "memory_mib": MEMORY_MIB, "node": 1}
     for limit in limits:
@@ -57,7 +59,6 @@ def _least(limits: Iterable[Qos], node_sets: list[NodeSet]) -> tuple[int, dict[s
     typed = sum(amount for key, amount in wanted.items() if _is_type(key))
     if typed:
         wanted["gpu"] = typed
-    having = [_has(node_set) for node_set in node_sets]
     nodes, a_node = wanted.pop("node"), {"node": 1}
     for key, amount in wanted.items():
         if amount:
@@ -77,6 +78,7 @@ def _has(node_set: NodeSet) -> dict[str, int]:
     return {
         "cpu": node_set.cpus,
         "memory_mib": node_set.memory_mib - node_set.reserved_memory_mib,
+        "node": 1,
         "gpu": sum(gpus.values()),
         **{f"gpu:{name}": count for name, count in gpus.items()},
     }

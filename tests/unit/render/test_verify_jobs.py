@@ -22,8 +22,8 @@ GROUPS = {
 SMALL = ["--mem=16M", "--cpus-per-task=1"]
 
 
-def job(partition: dict[str, Any], **qos: dict[str, Any]) -> dict[str, Any]:
-    """The job of the partition of GPU nodes, if that and the QoS are so."""
+def jobs(partition: dict[str, Any], **qos: dict[str, Any]) -> dict[str, Any]:
+    """The jobs of all partitions, if that of the GPU nodes and the QoS are so."""
     definition = {
         "name": "lab",
         "os": "debian-12",
@@ -31,11 +31,17 @@ def job(partition: dict[str, Any], **qos: dict[str, Any]) -> dict[str, Any]:
         "partitions": {
             "small": {"nodes": ["cpu"], "default": True},
             "large": {"nodes": ["gpu"], **partition},
+            "all": {"nodes": ["cpu", "gpu"]},
         },
         "qos": qos,
         "accounts": {"all": {"qos": sorted({"normal", *qos} - {"own"})}},
     }
-    return verify_jobs(validate(definition, GROUPS))["large"]
+    return verify_jobs(validate(definition, GROUPS))
+
+
+def job(partition: dict[str, Any], **qos: dict[str, Any]) -> dict[str, Any]:
+    """The job of the partition of GPU nodes."""
+    return dict(jobs(partition, **qos)["large"])
 
 
 def test_without_limits_it_is_one_small_job_of_all_nodes() -> None:
@@ -93,4 +99,13 @@ def test_it_is_on_as_many_nodes_as_limits_allow(limits: dict[str, Any], most: in
 def test_a_partition_that_does_not_take_the_qos_of_root_has_none(
     partition: dict[str, Any], most: int | None
 ) -> None:
-    assert job(partition, long={}) == {"options": SMALL, "least": 1, "most": most}
+    assert job(partition, long={})["most"] == most
+
+
+def test_what_some_nodes_of_a_partition_do_not_have_no_job_asks_for() -> None:
+    wanted = jobs({}, normal={"min_tres_per_job": {"gpu": 1}})
+    assert {name: one["most"] for name, one in wanted.items()} == {
+        "small": 0,
+        "large": None,
+        "all": 0,
+    }
