@@ -192,10 +192,12 @@ class Oracle:
         """Slurmctld asks for a node again within seconds, and that request is lost.
 
         It was killed and does not know that it had asked. That is an excuse: the daemon sees the
-        node powering up before and after that. A verdict is due all the same.
+        node powering up before and after that. A verdict is due all the same; where that request is
+        called late the node may have it already.
         """
-        asked, unreachable_s, _ = self._asked[name]
-        self._asked[name] = asked, unreachable_s, math.inf
+        if name in self._asked:
+            asked, unreachable_s, _ = self._asked[name]
+            self._asked[name] = asked, unreachable_s, math.inf
 
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""

@@ -171,6 +171,14 @@ def test_only_a_daemon_that_could_not_know_may_delete_a_vm_that_came_late(
         assert oracle.wrong == ([] if restarts and asked >= 160 else says)
 
 
+def test_a_lost_request_that_is_called_late_excuses_no_node_that_has_its_verdict() -> None:
+    oracle = Oracle(300, 100)
+    oracle.asked("calm-0", 0)
+    oracle.in_service("calm-0", 50)
+    oracle.unnoticed("calm-0")
+    assert oracle.end(60) == []
+
+
 def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
     named = {*retry_policy._NO_ROOM, *retry_policy._NO_QUOTA, *retry_policy._TEMPORARY}
     # The driver's own words for calls that never had an answer are other faults.
