@@ -93,10 +93,16 @@ def notes(
         if _drained_by_a_person(node)
     ]
     rows += [
-        f"partition {name}: no test job ran, as its limits take none of root's"
-        for name in cluster["refused"]
+        f"partition {name}: no test job ran: its limits take none of root's there, or only one of "
+        "more nodes than are idle"
+        for name in cluster["untried"]
     ]
-    if not cluster["jobs"] and not cluster["refused"]:
+    rows += [
+        f"{_place(job)}: no test job ran, for a limit: {job['output']}"
+        for job in cluster["jobs"]
+        if job.get("limited")
+    ]
+    if not cluster["jobs"] and not cluster["untried"]:
         rows.append("no idle node to try a job on")
     return rows
 
@@ -199,12 +205,17 @@ def _nodes(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:
     for job in cluster["jobs"]:
-        where = f"partition {job['partition']} on {fold(job['nodes'])}"
+        if job.get("limited"):
+            continue
         if job["code"] != 0:
             output = job["output"] or "it did not end within its time limit"
-            yield f"{where}: the test job failed: {output}"
+            yield f"{_place(job)}: the test job failed: {output}"
         elif job.get("accounted") is False:
-            yield f"{where}: the test job ran but is not in accounting; is slurmdbd up?"
+            yield f"{_place(job)}: the test job ran but is not in accounting; is slurmdbd up?"
+
+
+def _place(job: Mapping[str, Any]) -> str:
+    return f"partition {job['partition']} on {fold(job['nodes'])}"
 
 
 def _drained_by_a_person(node: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ The nodes are emulated (emulation.py), accounting is real (accounted.py).
 """
 
 import re
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,13 +27,15 @@ from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan impo
     parse,
     wanted,
 )
+from ansible_collections.muster.slurm.plugins.modules.cluster_report import Cluster
 from documentation import ROOT, Page, merged
 from emulation import Emulation, wait_for
 
 from muster.definition import Definition
 from muster.render.reservations import FOR_ADMINISTRATORS
+from muster.render.verify_jobs import verify_jobs
 from muster_sandbox.containers import base_image
-from muster_sandbox.containers.podman import MachineError, podman
+from muster_sandbox.containers.podman import MachineError, as_root, podman
 
 pytestmark = pytest.mark.proof("a minute for each release until its daemons run, and jobs wait")
 
@@ -647,3 +650,54 @@ def test_a_reservation_is_for_its_people_and_can_be_changed(lab):
         lab.empty()
         for name in ("deadline", "course", "firmware"):
             lab.run("sh", "-c", f"scontrol delete ReservationName={name} || :")
+
+
+class OnController:
+    """What the module `cluster_report` has of Ansible, on the controller."""
+
+    def __init__(self, lab: TenPeople, definition: Definition) -> None:
+        self.name = lab.emulation.name
+        seconds = {"settle_seconds": 30, "answer_seconds": 60, "job_seconds": 15}
+        self.params = {**seconds, "jobs": verify_jobs(definition), "accounting": True}
+        self.params["max_job_nodes"] = 64
+
+    def run_command(self, words: list[str]) -> tuple[int, str, str]:
+        done = subprocess.run(
+            as_root(["podman", "exec", self.name, *words]),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+
+def tried(lab: TenPeople, definition: Definition) -> dict[str, list[dict[str, object]]]:
+    """Run the test jobs at the end of site.yml; return what came of them by partition."""
+    cluster = Cluster(OnController(lab, definition))
+    return cluster.jobs(cluster.nodes([]), [])
+
+
+def test_the_test_jobs_of_site_yml_run_within_the_limits_of_the_page(lab):
+    jobs = tried(lab, lab.definition)
+    assert jobs.keys() == {"ml-cpu", "ml-gpu"}
+    for job in (job for of_one in jobs.values() for job in of_one):
+        assert (job["code"], job.get("accounted")) == (0, True), job
+
+
+@pytest.mark.parametrize(
+    ("qos", "limits", "used"),
+    [
+        # All that others may have is in use: it would wait.
+        ("gpu-nodes", {"grp_tres": {"gpu": 1}}, True),
+        # One that no option heeds: SLURM refuses it.
+        ("normal", {"max_tres_per_user": {"billing": 0}}, False),
+    ],
+)
+def test_a_limit_that_keeps_the_test_job_from_running_is_no_failure(lab, qos, limits, used):
+    more = {"qos": {qos: limits}}
+    with lab.limited(more):
+        if used:
+            lab.runs(lab.submit("bob", *GPUS, "--gpus=1", "--qos=normal"))
+        jobs = tried(lab, with_limits(lab.definition, more))
+        assert [job.get("limited") for job in jobs["ml-gpu"]] == [True], jobs

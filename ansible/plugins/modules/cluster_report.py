@@ -61,8 +61,9 @@ options:
     default: 64
   jobs:
     description:
-      - Partition -> what its job asks for, so that no limit refuses it. C(options) of srun; C(least)
-        and C(most) nodes of a job, where null is no limit and 0 allows none. With more idle nodes there are several jobs.
+      - Partition -> what its job asks for, so that limits let it run. C(options) of srun; C(least) and
+        C(most) nodes of a job, where null is no limit and 0 allows none; C(shared), whether it may
+        wait for a limit. With more idle nodes there are several jobs.
     type: dict
     default: {}
 author: [The Muster authors]
@@ -79,9 +80,9 @@ RETURN = r"""
 report:
   description: >-
     undecoded (host -> reason), and of the whole cluster nodes (list of name, partition, state, user,
-    reason), jobs (list of partition, nodes, code, output, accounted) and refused (partitions with
-    idle nodes whose limits allow no such job there); else unanswered (what C(scontrol ping) said
-    where slurmctld did not answer, empty if it did).
+    reason), jobs (list of partition, nodes, code, output, accounted, limited: a limit kept it from
+    running) and untried (partitions whose idle nodes are too few for a job that limits allow); else
+    unanswered (what C(scontrol ping) said where slurmctld did not answer, empty if it did).
   type: dict
   returned: always
 """
@@ -91,7 +92,12 @@ JOB_LINE = re.compile(r"^ *\d+: (\d+)(?: \S+)?\s*$", re.MULTILINE)
 """What the test job prints: task (`srun --label`), number of the job, host."""
 
 
-SMALL: "Asked" = {"options": ["--mem=16M"], "least": 1, "most": None}
+LIMITED = "violates accounting/QOS policy"
+"""slurm_errno.c: what sbatch and srun say when a limit refuses a job."""
+WAITED = "Requested nodes are busy"
+"""The same, when a job has not started within `--immediate`."""
+
+SMALL: "Asked" = {"options": ["--mem=16M"], "least": 1, "most": None, "shared": False}
 """The job of a partition that has no entry."""
 
 Node = dict[str, str]
@@ -104,6 +110,7 @@ class Asked(TypedDict):
     options: list[str]
     least: int
     most: "int | None"
+    shared: bool
 
 
 class Params(TypedDict):
@@ -192,19 +199,27 @@ class Cluster:
         names = names[: self.parameters["max_job_nodes"]]
         asked = self.parameters["jobs"].get(partition, SMALL)
         most = len(names) if asked["most"] is None else asked["most"]
-        parts = [names[at : at + most] for at in range(0, len(names), most)] if most else []
-        return [
-            self.job(partition, part, asked["options"])
-            for part in parts
-            if len(part) >= asked["least"]
-        ]
+        jobs: list[dict[str, object]] = []
+        for at in range(0, len(names), most) if most else ():
+            # Where the last ones are too few, others run one more.
+            part = (
+                names[at : at + most]
+                if len(names) - at >= asked["least"]
+                else names[-asked["least"] :]
+            )
+            if len(part) < asked["least"]:
+                break
+            jobs.append(self.job(partition, part, asked))
+            if jobs[-1].get("limited"):
+                break
+        return jobs
 
-    def job(self, partition: str, names: list[str], options: list[str]) -> dict[str, object]:
+    def job(self, partition: str, names: list[str], asked: Asked) -> dict[str, object]:
         """Run a job on the idle nodes `names` of `partition`; return what came of it."""
         seconds = self.parameters["job_seconds"]
         command = [
             *("srun", f"--partition={partition}", f"--nodelist={','.join(names)}"),
-            *(f"--nodes={len(names)}", f"--ntasks={len(names)}", "--time=1", *options),
+            *(f"--nodes={len(names)}", f"--ntasks={len(names)}", "--time=1", *asked["options"]),
             # Where somebody else took the nodes meanwhile the job gives up instead of waiting.
             *(f"--immediate={seconds}", "--job-name=muster-verify", "--chdir=/", "--label"),
             *("sh", "-c", "echo $SLURM_JOB_ID $(hostname)"),
@@ -217,7 +232,8 @@ class Cluster:
             "output": err.strip(),
         }
         if code != 0:
-            return result
+            waited = asked["shared"] and WAITED in err
+            return {**result, "limited": True} if waited or LIMITED in err else result
         # Something else may print lines too, such as a plugin or the start-up file of a shell.
         first = JOB_LINE.search(out)
         if first is None:
@@ -295,7 +311,7 @@ def main() -> None:
         "undecoded": undecoded,
         "nodes": nodes,
         "jobs": [job for of_one in jobs.values() for job in of_one],
-        "refused": [partition for partition, of_one in jobs.items() if not of_one],
+        "untried": [partition for partition, of_one in jobs.items() if not of_one],
     }
     module.exit_json(changed=False, report=report)
 

@@ -39,9 +39,9 @@ def test_patience(state, seconds):
 
 
 class Programs:
-    """Answers of SLURM's programs, by name."""
+    """Answers of SLURM's programs, by name; `error` is that of all."""
 
-    def __init__(self, accounting=True, **said):
+    def __init__(self, accounting=True, error="", **said):
         self.params = {
             **PARAMETERS,
             "accounting": accounting,
@@ -50,13 +50,13 @@ class Programs:
             "max_job_nodes": 64,
             "jobs": {},
         }
-        self.said = said
+        self.said, self.error = said, error
         self.commands = []
 
     def run_command(self, command):
         self.commands.append(command)
         program = command[2] if command[0] == "timeout" else command[0]
-        return 0, self.said[program], ""
+        return int(bool(self.error)), self.said[program], self.error
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ class Programs:
 )
 def test_the_job_is_found_in_what_srun_prints(said):
     programs = Programs(srun=said, sacct=" COMPLETED\n")
-    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], [])
+    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], cluster_report.SMALL)
     assert (job["code"], job["accounted"]) == (0, True)
     assert "--jobs=17" in programs.commands[1]
 
@@ -80,7 +80,7 @@ def test_the_job_is_found_in_what_srun_prints(said):
 @pytest.mark.parametrize("said", ["", "\n", "0:\n", "0: no job here\n", "17\n"])
 def test_a_job_that_does_not_print_its_number_has_failed(said, accounting):
     programs = Programs(accounting, srun=said)
-    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], [])
+    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], cluster_report.SMALL)
     assert job["code"] == 1
     assert "did not print its number but: " in job["output"]
     assert "accounted" not in job
@@ -91,24 +91,41 @@ def test_a_job_that_does_not_print_its_number_has_failed(said, accounting):
     [
         ({}, ["a,b,c,d,e"]),
         ({"most": 2}, ["a,b", "c,d", "e"]),
-        # The last node is not enough for a job.
-        ({"most": 2, "least": 2}, ["a,b", "c,d"]),
+        # The last node is not enough for a job: another one runs two.
+        ({"most": 2, "least": 2}, ["a,b", "c,d", "d,e"]),
         ({"least": 6}, []),
         ({"most": 0}, []),
     ],
 )
 def test_there_are_as_many_jobs_as_limits_want(asked, nodes):
     programs = Programs(srun="0: 17 a\n", sacct=" COMPLETED\n")
-    programs.params["jobs"] = {
-        "cpu": {"options": ["--qos=long"], "least": 1, "most": None, **asked}
-    }
+    small = {**cluster_report.SMALL, "options": ["--gpus-per-node=1"]}
+    programs.params["jobs"] = {"cpu": {**small, **asked}}
     jobs = cluster_report.Cluster(programs).jobs_on("cpu", list("abcde"))
     runs = [command for command in programs.commands if "srun" in command]
     assert [f"--nodelist={names}" in run for names, run in zip(nodes, runs, strict=True)] == [
         True for _ in nodes
     ]
-    assert all("--qos=long" in run for run in runs)
+    assert all("--gpus-per-node=1" in run for run in runs)
     assert [",".join(job["nodes"]) for job in jobs] == nodes
+
+
+@pytest.mark.parametrize(
+    ("error", "shared", "limited"),
+    [
+        (f"srun: error: QOSMaxBillingPerUser\nJob {cluster_report.LIMITED} (...)", False, True),
+        (f"srun: error: {cluster_report.WAITED}", True, True),
+        # Without a limit that others use too, a scheduler that starts nothing is broken.
+        (f"srun: error: {cluster_report.WAITED}", False, None),
+        ("srun: error: Unable to confirm allocation", True, None),
+    ],
+)
+def test_a_job_that_a_limit_keeps_from_running_is_the_last_of_its_partition(error, shared, limited):
+    programs = Programs(error=error, srun="")
+    asked = {**cluster_report.SMALL, "most": 1, "shared": shared}
+    programs.params["jobs"] = {"cpu": asked}
+    jobs = cluster_report.Cluster(programs).jobs_on("cpu", ["a", "b"])
+    assert [job.get("limited") for job in jobs] == ([True] if limited else [None, None])
 
 
 def test_a_ping_without_a_word_is_no_answer():

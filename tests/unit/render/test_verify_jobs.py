@@ -45,7 +45,7 @@ def job(partition: dict[str, Any], **qos: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_without_limits_it_is_one_small_job_of_all_nodes() -> None:
-    assert job({}) == {"options": SMALL, "least": 1, "most": None}
+    assert job({}) == {"options": SMALL, "least": 1, "most": None, "shared": False}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_it_asks_for_what_the_qos_of_the_partition_wants_at_least(
     wanted: dict[str, Any], options: list[str], least: int
 ) -> None:
     asked = job({"qos": "own"}, own={"min_tres_per_job": wanted})
-    assert asked == {"options": options, "least": least, "most": None}
+    assert asked == {"options": options, "least": least, "most": None, "shared": False}
     # That of its own, which jobs have that name none, counts as well.
     assert job({}, normal={"min_tres_per_job": wanted}) == asked
 
@@ -100,6 +100,20 @@ def test_a_partition_that_does_not_take_the_qos_of_root_has_none(
     partition: dict[str, Any], most: int | None
 ) -> None:
     assert job(partition, long={})["most"] == most
+
+
+def test_the_qos_of_the_partition_goes_first() -> None:
+    own = {"min_tres_per_job": {"gpu": 2}, "max_tres_per_user": {"gpu": 8}}
+    normal = {"min_tres_per_job": {"gpu": 3, "cpu": 2}, "max_tres_per_user": {"gpu": 4}}
+    asked = job({"qos": "own"}, own=own, normal=normal)
+    assert asked["options"] == ["--mem=16M", "--cpus-per-task=2", "--gpus-per-node=2"]
+    assert asked["most"] == 4
+
+
+@pytest.mark.parametrize("limit", [{"grp_tres": {"gpu": 4}}, {"grp_jobs": 4}])
+def test_it_may_wait_where_all_jobs_share_a_limit(limit: dict[str, Any]) -> None:
+    assert job({"qos": "own"}, own=limit)["shared"]
+    assert job({}, normal=limit)["shared"]
 
 
 def test_what_some_nodes_of_a_partition_do_not_have_no_job_asks_for() -> None:

@@ -48,7 +48,7 @@ def node(name: str = "lab-cpu-01", state: str = "idle", **changed: str) -> dict[
 
 def cluster(**changed: Any) -> dict[str, Any]:
     nodes = [node("lab-cpu-01"), node("lab-cpu-02")]
-    return {"undecoded": {}, "nodes": nodes, "jobs": [JOB], "refused": [], **changed}
+    return {"undecoded": {}, "nodes": nodes, "jobs": [JOB], "untried": [], **changed}
 
 
 def hosts(**changed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -360,10 +360,13 @@ def test_a_busy_cluster_is_a_note() -> None:
 
 
 def test_that_limits_allow_no_test_job_is_said_and_is_not_wrong() -> None:
-    closed = cluster(jobs=[], refused=["large"])
+    limited = {**JOB, "code": 1, "output": "srun: error: QOSGrpGRES", "limited": True}
+    closed = cluster(jobs=[limited], untried=["large"])
     assert said(controller=closed) == []
     assert noted(controller=closed) == [
-        "partition large: no test job ran, as its limits take none of root's"
+        "partition large: no test job ran: its limits take none of root's there, or only one of "
+        "more nodes than are idle",
+        "partition ml-cpu on lab-cpu-[01-02]: no test job ran, for a limit: srun: error: QOSGrpGRES",
     ]
 
 
