@@ -307,13 +307,13 @@ def main() -> None:
     avoided = {*undecoded, *cluster.parameters["avoid"]}
     nodes = cluster.nodes(avoided)
     jobs = cluster.jobs(nodes, avoided)
-    report = {
+    whole: dict[str, object] = {
         "undecoded": undecoded,
         "nodes": nodes,
         "jobs": [job for of_one in jobs.values() for job in of_one],
         "untried": [partition for partition, of_one in jobs.items() if not of_one],
     }
-    module.exit_json(changed=False, report=report)
+    module.exit_json(changed=False, report=whole)
 
 
 if __name__ == "__main__":
