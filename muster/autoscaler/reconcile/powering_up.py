@@ -135,6 +135,9 @@ def _noted(
         return record.without_vm()
     if vm.status in STOPPED:
         return record
+    if vm.created < start.oldest and observed.vms_at <= start.asked:
+        # It may have run before SLURM asked: a later list says what it is.
+        return record
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
