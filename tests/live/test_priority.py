@@ -678,13 +678,6 @@ def tried(lab: TenPeople, definition: Definition) -> dict[str, list[dict[str, ob
     return cluster.jobs(cluster.nodes([]), [])
 
 
-def test_the_test_jobs_of_site_yml_run_within_the_limits_of_the_page(lab):
-    jobs = tried(lab, lab.definition)
-    assert jobs.keys() == {"ml-cpu", "ml-gpu"}
-    for job in (job for of_one in jobs.values() for job in of_one):
-        assert (job["code"], job.get("accounted")) == (0, True), job
-
-
 @pytest.mark.parametrize(
     ("qos", "limits", "used"),
     [
