@@ -211,7 +211,7 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	  print(f"lines: {lines:.1f} % (at least 90), branches: {branches:.1f} % (at least 80)"); \
 	  sys.exit(lines < 90 or branches < 80)'
 
-# Layers of `make proof`, none longer than 40 minutes.
+# The layers of `make proof` for roles.
 CEPH_ROLES := ceph_client ceph_cluster cephadm
 SLURM_ROLES := accounts mariadb munge slurm slurmctld slurmd slurmdbd
 REST_ROLES := $(filter-out $(CEPH_ROLES) $(SLURM_ROLES),$(patsubst molecule/%/break.yml,%,$(wildcard molecule/*/break.yml)))

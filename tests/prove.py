@@ -110,9 +110,10 @@ def _others(folder: str, *parts: str) -> str:
     return "TESTS=" + " ".join(sorted(found - taken))
 
 
+# Parts of layers that would take longer than LAYER_SECONDS.
 LIMITS = _files("live", "fairness", "full_queue", "lab_for_ten", "priority")
-# The second one adds to the cluster of test_split.py.
 FRAMEWORKS = _files("live", "frameworks", "mpi", "notebook", "search", "search_environments")
+# The second file adds to the cluster of the first.
 ON_TRIXIE = _files("live", "split", "frameworks_on_trixie")
 MODULES = _files("vm", "containers", "packed_modules")
 PROOF = (
@@ -137,7 +138,6 @@ PROOF = (
     Layer("vm", "vm", places=PLACES, variables=(*PROOF_ONLY, _others("vm", MODULES))),
     Layer("vm-modules", "vm", places=PLACES, variables=(*PROOF_ONLY, MODULES)),
 )
-"""None longer than LAYER_SECONDS on an otherwise idle machine with two cores."""
 TIERS = {"test": TEST, "proof": PROOF}
 
 
