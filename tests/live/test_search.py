@@ -24,8 +24,10 @@ def test_a_search_stops_its_losers_and_prints_the_best(lab: Lab) -> None:
     said = ada.run("bash search/submit.sh")
     search, table = re.findall(r"^\w+: job (\d+)", said, re.MULTILINE)
     assert ada.wait_for(table) == "COMPLETED"
-    states = ada.run(f"sacct -nXP -j {search} -o State").split()
-    assert states == ["COMPLETED"] * 8
+    until(
+        lambda: ada.run(f"sacct -nXP -j {search} -o State").split() == ["COMPLETED"] * 8,
+        "slurmdbd knows all eight tasks as completed",
+    )
     shown = ada.run(f"cat search/table-{table}.out").splitlines()
     assert len(shown) == 10
     assert [row.split()[-1] for row in shown[1:-1]].count("stopped") >= 2
