@@ -128,8 +128,9 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         ]
     order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}
 
-    def in_the_file(problem: Problem) -> tuple[int, str, int]:
-        return order.get(problem.file, 2), problem.file, problem.line or 0
+    def in_the_file(problem: Problem) -> tuple[int, str, int, str, str]:
+        place = (problem.line or 0, problem.path, problem.check)
+        return order.get(problem.file, 2), problem.file, *place
 
     problems = [
         (_subject(read, finding, number), _problem(read, name, finding))

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.definition import Definition, DefinitionError, Problem, load, validate
+from muster.definition import Definition, DefinitionError, Problem, load, loading, validate
+from muster.definition.checks import CHECKS
 
 ROOT = Path(__file__).parents[3]
 BASE = Path(__file__).parent / "base"
@@ -80,6 +81,18 @@ def test_all_errors_are_reported_at_once_in_the_order_of_the_files(tmp_path: Pat
     assert [problem.line for problem in reported[:-1]] == sorted(p.line or 0 for p in reported[:-1])
 
 
+def test_on_one_line_the_order_is_not_that_of_the_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "CHECKS", dict(reversed(CHECKS.items())))
+    many = '{nodes: [cpus], groups: [mll], max_time: "1:00:00", default_time: "2:00:00"}'
+    text = base(("    long:\n", f"    more: {many}\n    long:\n"))
+    found = [str(problem) for problem in problems(inventory(tmp_path / "x", text))]
+    monkeypatch.undo()
+    assert len(found) == 3
+    assert [str(problem) for problem in problems(tmp_path / "x")] == found
+
+
 def test_one_mistake_is_one_error_though_others_follow_from_it(tmp_path: Path) -> None:
     # The node set is unusable; that the partitions name it, and its hosts, is not said again.
     text = base(("    cpu: {sockets: 2,", "    cpu: {sockets: none,"))
@@ -132,9 +145,9 @@ def test_plain_data_is_checked_and_its_errors_have_no_line() -> None:
     with pytest.raises(DefinitionError) as caught:
         validate({**cluster, "name": "BASE", "nmae": 1}, {**groups, "login": []})
     assert [str(problem) for problem in caught.value.problems] == [
-        'cluster: nmae: unknown key "nmae"; did you mean "name"?',
         'cluster: name: "BASE" can\'t be the name of a cluster; use up to 19 small letters, '
         "digits and hyphens, a letter first, no hyphen last",
+        'cluster: nmae: unknown key "nmae"; did you mean "name"?',
         "hosts: login: no host is in the group `login`, and cluster.yml has people; add the host "
         "that they log in to; it may be the controller",
     ]
