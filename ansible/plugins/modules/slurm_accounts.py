@@ -69,7 +69,8 @@ description:
     were done and those that were not; another run does the rest.
   - One run at a time on a host changes accounts and limits; another one waits for it.
   - A QoS that pending or running jobs use is not taken from them; the module refuses, with their
-    numbers, unless O(drain_qos) is true.
+    numbers, unless O(drain_qos) is true. Nothing is taken away while slurmctld, which knows the
+    jobs, does not answer.
 options:
   cluster:
     description: ClusterName. It is registered if slurmdbd does not know it.

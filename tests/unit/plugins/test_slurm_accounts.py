@@ -225,7 +225,7 @@ class FakeSlurmdbd:
         conf = Path(env["SLURM_CONF"]).read_text(encoding="utf-8")
         assert "ClusterName=lab\n" in conf
         assert "AccountingStorageHost=db1\n" in conf
-        if words[0].endswith("sacct"):
+        if words[0].endswith("squeue"):
             return subprocess.CompletedProcess(words, 0, self.busy, "")
         if words[1] == "-i":
             self.changes.append(words[2:])
@@ -258,12 +258,24 @@ def test_a_change_that_does_not_come_true_is_said_with_sacctmgr_s_words(talk):
         sacctmgr.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
 
 
-def test_jobs_are_asked_of_sacct(talk):
+def test_jobs_are_asked_of_slurmctld(talk):
     fake = FakeSlurmdbd("24.11", busy="7|lab-test|ada|normal\n8_[1-3]|lab-test|alan|long\n")
     assert talk(fake).jobs() == [
         Job("7", "lab-test", "ada", "normal"),
         Job("8_[1-3]", "lab-test", "alan", "long"),
     ]
+
+
+def test_without_slurmctld_nothing_is_taken_away(talk):
+    """Exit code and words of 22.05 and 24.11."""
+
+    def unreachable(words, **_):
+        assert "--clusters=lab" in words, "not the cluster of this host's slurm.conf"
+        said = "squeue: error: 'lab' can't be reached now, or it is an invalid entry for --cluster."
+        return subprocess.CompletedProcess(words, 1, "", f"{said}\n")
+
+    with pytest.raises(RefusedError, match=r"^squeue does not say .*nothing is taken away; start"):
+        talk(unreachable).jobs()
 
 
 def test_silence_of_slurmdbd_ends_at_the_bound_with_its_words(talk):

@@ -179,7 +179,7 @@ class FakeSlurmdbd:
         self.changes = []
 
     def __call__(self, words, **_):
-        if words[0].endswith("sacct"):
+        if words[0].endswith("squeue"):
             return subprocess.CompletedProcess(words, 0, self.jobs, "")
         if words[1] == "-i":
             self.changes.append(" ".join(words[2:]))
