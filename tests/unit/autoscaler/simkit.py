@@ -276,7 +276,8 @@ class SimFleet:
             raise CloudError("no answer")
         if run.random.random() < 0.5:
             listed = self._listed()
-        run.oracle.listed((place(vm) for vm in listed if vm.status == "STAGING"), asked_at)
+        reached = (vm for vm in listed if vm.zone not in listed.unreachable)
+        run.oracle.listed((place(vm) for vm in reached if vm.status == "STAGING"), asked_at)
         run.called()
         return listed
 
