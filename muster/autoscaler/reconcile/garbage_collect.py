@@ -109,7 +109,8 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
         works = vm.status not in NOT_UP
         up = node is not None and node.power is Power.UP
         return "" if up and works else "its node was released"
-    if record.insert or vm.created >= observed.nodes_at:
+    asked = observed.asked.get(vm.name, 0)
+    if record.insert or max(vm.created, asked) >= observed.nodes_at:
         # Somebody needed it after the states were read.
         return ""
     if node is None:
