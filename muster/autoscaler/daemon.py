@@ -237,9 +237,10 @@ class Daemon:
         news: dict[str, Any] = {}
         for message in messages:
             match message:
-                case NodesRead(at, nodes):
+                case NodesRead(at, nodes, not_released):
                     # With the requests of the nodes that it shows as powering up.
                     news |= {"nodes": nodes, "nodes_at": at, "requests": self._requests()}
+                    self._events += not_released
                 case VmsRead(at, vms, quotas):
                     news |= {"vms": vms, "vms_at": at, "quotas": quotas}
                 case SetsRead(sets):

@@ -3,7 +3,7 @@
 import queue
 from dataclasses import dataclass
 
-from muster.autoscaler.reconcile.model import Event, Node, NodeSet, Quotas, VmList
+from muster.autoscaler.reconcile.model import Event, Node, NodeSet, Quotas, Released, VmList
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +12,8 @@ class NodesRead:
 
     at: float
     nodes: dict[str, Node]
+    not_released: tuple[Released, ...] = ()
+    """Ends of releases that slurmctld did not answer, or refused: these states decide again."""
 
 
 @dataclass(frozen=True, slots=True)

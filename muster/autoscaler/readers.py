@@ -131,6 +131,8 @@ class SlurmReader:
         self._clock = clock
         self._releases: queue.SimpleQueue[tuple[float, ReleaseNodes]] = queue.SimpleQueue()
         """With the time at which they were decided."""
+        self._undone: list[ReleaseNodes] = []
+        """Those that slurmctld did not answer, or refused."""
         self._slow_since = math.inf
         """Since when all answers have been slow: the end of the first of them."""
 
@@ -147,23 +149,33 @@ class SlurmReader:
         at = self._clock.monotonic()
         nodes = self._failures.tried("slurmctld", self._slurm.nodes)
         if nodes is None:
-            self._keep(releases)
+            self._undone += (action for _, action in releases)
             return self._pace.retry_s
         by_name = {node.name: node for node in nodes}
-        self._inbox.put(NodesRead(at, by_name))
+        self._inbox.put(NodesRead(at, by_name, self._not_released(at)))
         if not self._release_nodes(releases, by_name, *self._fresh_until(at)):
             return self._pace.retry_s
         return self._pace.slurm_busy_s if self.busy else self._pace.idle_s
 
-    def _keep(self, releases: Iterable[tuple[float, ReleaseNodes]]) -> None:
-        """Keep releases for a later reading, but for those that are too old."""
+    def _not_released(self, at: float) -> tuple[Released, ...]:
+        """Return the ends of releases that were not done, when slurmctld has answered again.
+
+        It may have been killed meanwhile, and wait for the same nodes for another request.
+        """
+        why = "slurmctld did not answer, or refused it"
+        ended = tuple(Released(action, failure=why, at=at) for action in self._undone)
+        self._undone.clear()
+        return ended
+
+    def _keep(self, decided: float, action: ReleaseNodes) -> None:
+        """Keep a release for the next reading, unless it is too old."""
         now = self._clock.monotonic()
-        for decided, action in releases:
-            if now > decided + RELEASE_S:
-                why = f"slurmctld has not done it within {RELEASE_S:.0f} s; look at slurmctld"
-                self._inbox.put(Released(action, failure=why, at=now))
-            else:
-                self._releases.put((decided, action))
+        if now > decided + RELEASE_S:
+            why = f"slurmctld has not done it within {RELEASE_S:.0f} s; look at slurmctld"
+            self._inbox.put(Released(action, failure=why, at=now))
+        else:
+            self._releases.put((decided, action))
+            self.due.set()
 
     def _fresh_until(self, at: float) -> tuple[float, float]:
         """Until when nodes may be released by a reading that began at a time; if their VM is gone.
@@ -198,18 +210,17 @@ class SlurmReader:
         `nodes` were read directly before: a node may have come into service since the decision.
         SLURM has no update with a condition, so the time from that reading to a call of scontrol
         remains. After `until` (`until_if_gone`: of nodes whose VM is gone) the nodes are read again
-        for the other actions. What is refused is tried again after a while.
+        for the other actions. What is refused is decided again after the next reading.
         """
         works = True
         for decided, action in releases:
             now = self._clock.monotonic()
             fresh_until = until_if_gone if action.vm_gone else until
             if now > min(fresh_until, decided + RELEASE_S):
-                self._keep([(decided, action)])
-                self.due.set()
+                self._keep(decided, action)
                 continue
             if not self._release(action, nodes):
-                self._keep([(decided, action)])
+                self._undone.append(action)
                 works = False
             if self._slow():
                 # One for each reading.

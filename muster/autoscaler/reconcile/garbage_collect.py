@@ -12,7 +12,6 @@ from muster.autoscaler.reconcile.expire import DELETION_S
 from muster.autoscaler.reconcile.model import (
     LEAVING,
     NOT_UP,
-    RUNNING,
     Action,
     Delete,
     Power,
@@ -43,7 +42,8 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             urgent = why == LEFT_OVER
             due = before is None or _is_due(observed, before) or (urgent and not before.urgent)
             if due and vm.status not in LEAVING and not is_gone(observed, record, vm):
-                deletion = _deletion(observed, vm, before, urgent=urgent)
+                failed_at = before.failed_at if before else 0.0
+                deletion = Deletion(vm, failed_at, asked_at=observed.now, urgent=urgent)
                 records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, deletion))
                 deletions.append(Delete(vm, why, urgent))
         elif before and not before.under_way:
@@ -58,18 +58,6 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             records[deletion.vm.name] = _withdrawn(record, deletion)
             deletions.append(Withdraw(deletion.vm))
     return Verdicts(records, actions=deletions)
-
-
-def _deletion(
-    observed: ObservedState, vm: Vm, before: Deletion | None, *, urgent: bool
-) -> Deletion:
-    """Return a deletion that is asked for now; of two lists that had its VM running the first."""
-    failed_at, listed_at = (before.failed_at, before.listed_at) if before else (0.0, 0.0)
-    if before is None or before.vm.status != RUNNING:
-        listed_at = observed.vms_at
-    else:
-        vm = before.vm
-    return Deletion(vm, failed_at, asked_at=observed.now, listed_at=listed_at, urgent=urgent)
 
 
 def _is_due(observed: ObservedState, deletion: Deletion) -> bool:
@@ -121,7 +109,8 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
         works = vm.status not in NOT_UP
         up = node is not None and node.power is Power.UP
         return "" if up and works else "its node was released"
-    if record.insert or vm.created >= observed.nodes_at:
+    asked = observed.asked.get(vm.name, 0)
+    if record.insert or max(vm.created, asked) >= observed.nodes_at:
         # Somebody needed it after the states were read.
         return ""
     if node is None:

@@ -72,7 +72,7 @@ def _has_outdated_vm(known: Known) -> bool:
     node, vm = known.node, known.vm
     if not (node.invalid and not node.down and not node.by_hand and vm and _is_kept(known)):
         return False
-    if known.observed.vms_at < known.observed.nodes_at:
+    if known.observed.vms_at < known.observed.nodes_at or vm.zone in known.observed.vms.unreachable:
         # It may have an earlier VM.
         return False
     node_set = known.observed.set_of(vm.name)

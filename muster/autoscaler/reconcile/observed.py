@@ -24,7 +24,8 @@ STALE_S = 45.0
 AGAIN_S = 60.0
 """SLURM does not ask for a node so soon after it was in service or was released: it powers the node
 down first, for SuspendTimeout. A request within this time is of the start before: ResumeProgram was
-called late."""
+called late. If the node was powering down already, the next states say which one it is of: they are
+read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class ObservedState:
         """
         asked, node = self.asked.get(name), self.nodes.get(name)
         over_at = self.nodes_at or self.now - self.timeouts.resume_s
-        if node is not None and node.power is Power.UP:
+        if node is not None and node.power in (Power.UP, Power.POWERING_DOWN):
             over_at += AGAIN_S
         return asked is not None and over_at < asked
 

@@ -8,6 +8,7 @@ after it shows nothing better.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from muster.autoscaler.reconcile.boots import is_coming_since
 from muster.autoscaler.reconcile.model import (
     LEAVING,
     NOT_UP,
@@ -49,7 +50,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
         if before.phase not in POWERING_UP or started(before).doubted_at:
             continue
         vm = _current(observed, before, vm_of(observed, before, name))
-        record = _noted(observed, tracked.zones, before, vm)
+        record = _noted(observed, tracked, before, vm)
         evidence = evidence_of(observed, tracked.zones, record, vm)
         phase, act = step(record.phase, evidence, name)
         if act in TRACKED_ONLY:
@@ -114,7 +115,7 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
 
 
 def _noted(
-    observed: ObservedState, zones: frozenset[str], record: NodeRecord, vm: Vm | None
+    observed: ObservedState, tracked: TrackedState, record: NodeRecord, vm: Vm | None
 ) -> NodeRecord:
     """Take from the newest list how far a node's VM is."""
     facts = record.vm
@@ -123,7 +124,7 @@ def _noted(
             facts
             and not facts.lacking_at
             and observed.vms_at > facts.known_at
-            and all_listed(observed, zones, record)
+            and all_listed(observed, tracked.zones, record)
         ):
             return replace(record, vm=replace(facts, lacking_at=observed.now))
         return record
@@ -135,7 +136,12 @@ def _noted(
         return record.without_vm()
     if vm.status in STOPPED:
         return record
-    if vm.created < start.oldest and observed.vms_at <= start.asked:
+    boot = tracked.boots.get(vm.id)
+    if (
+        vm.status != RUNNING
+        and vm.created < start.oldest
+        and not is_coming_since(observed.timeouts, boot, start.asked)
+    ):
         # It may have run before SLURM asked: a later list says what it is.
         return record
     if facts and facts.id and facts.id != vm.id:

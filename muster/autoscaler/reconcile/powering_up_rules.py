@@ -146,10 +146,12 @@ def _is_lacking(known: Unlisted) -> bool:
     vm = known.maybe
     if vm is None:
         return False
-    long = _lacking_s(known, vm) > known.observed.timeouts.missing_s
-    if long and all_listed(known.observed, known.zones, known.record):
+    listed = all_listed(known.observed, known.zones, known.record)
+    if listed and _lacking_s(known, vm) > known.observed.timeouts.missing_s:
         return False
-    return vm.id != "" or not _is_vm_overdue(known)
+    # No list of the zone in which it was made says that it does not run.
+    hidden = vm.pool is not None and not listed
+    return hidden or vm.id != "" or not _is_vm_overdue(known)
 
 
 def _does_not_run(known: Unlisted) -> bool:

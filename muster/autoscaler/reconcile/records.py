@@ -87,8 +87,8 @@ class Start:
     permanent_error: str = ""
     """Why no further try helps."""
     ran_by: Mapping[str, float] = field(default_factory=dict)
-    """VM's id -> by when it ran, as far as lists said when the start began: when one had it
-    running, or `made_s` after the last one that had it as coming."""
+    """VM's id -> by when it ran (`Boot.ran_by`), of older VMs: by lists from before SLURM
+    asked, and by those that have it running."""
     leaving: frozenset[str] = frozenset()
     """Ids of its VMs that were listed as leaving: they don't run any more, whatever a list says."""
     deletion_failure: Failure | None = None
@@ -132,6 +132,17 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
+class Boot:
+    """What lists have said of a VM's boot."""
+
+    ran_by: float
+    """When the daemon knew that it ran; at the latest `made_s` after the last list was asked for
+    that had it as coming."""
+    ran: bool = False
+    """Whether a list had it running."""
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """A VM's deletion that is under way, or has failed."""
 
@@ -142,8 +153,6 @@ class Deletion:
     """When it may be asked for again; infinite while it is under way."""
     asked_at: float = 0
     """When it was asked for."""
-    listed_at: float = 0
-    """When the list was asked for that had the VM as `vm` says."""
     urgent: bool = False
     withdrawn: bool = False
     """It is not wanted any more, and ends soon."""
@@ -281,8 +290,8 @@ class TrackedState:
     """All zones that the node sets or VMs have had."""
     unlisted: frozenset[str] = frozenset()
     """Zones that Google has not reached since the first list."""
-    ran_at: Mapping[str, float] = field(default_factory=dict)
-    """VM's id -> when a list had it running first; of those that the newest list has running."""
+    boots: Mapping[str, Boot] = field(default_factory=dict)
+    """By VM's id."""
     read: Readings | None = None
     """As of this pass."""
     fresh: bool = False

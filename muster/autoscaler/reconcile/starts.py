@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import NOT_UP, RUNNING, Power
+from muster.autoscaler.reconcile.model import Power
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
 from muster.autoscaler.reconcile.release_results import released
@@ -28,7 +28,6 @@ def with_start(
         return replace(record, start=_with_request(record.start, observed.timeouts, asked))
     if record.start is None or asked > record.start.called:
         start = _start(observed, tracked, name)
-        start = replace(start, ran_by=_ran_by(observed, tracked, start, name))
         known = before.start or _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
         return record
@@ -44,31 +43,6 @@ def with_start(
     # chosen now, and one list that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
     return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
-
-
-def _ran_by(
-    observed: ObservedState, tracked: TrackedState, start: Start, name: str
-) -> dict[str, float]:
-    """Return `Start.ran_by`, from the last two lists and from deletions.
-
-    Where the request is lost SLURM asked after a reading, and all earlier lists count. A request
-    may be called late: by its time a VM may have run that was made for it.
-    """
-    ran_at = tracked.ran_at if start.noticed_at else {}
-    read = tracked.read
-    lists = [(observed.vms_at, observed.vms), *([(read.vms_at, read.vms)] if read else [])]
-    seen = [(at, vm) for at, vms in lists for vm in vms.by_name.get(name, ())]
-    seen += [(one.listed_at, one.vm) for one in tracked.node(name).deletions.values()]
-    times: dict[str, float] = {}
-    ran: set[str] = set()
-    for at, vm in sorted(seen, key=lambda one: one[0]):
-        if vm.status == RUNNING:
-            ran.add(vm.id)
-            first_at = ran_at.get(vm.id, at)
-            times[vm.id] = min(first_at, times.get(vm.id, vm.created + observed.timeouts.made_s))
-        elif vm.status not in NOT_UP and vm.id not in ran:
-            times[vm.id] = at + observed.timeouts.made_s
-    return times
 
 
 def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:

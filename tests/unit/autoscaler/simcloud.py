@@ -92,6 +92,10 @@ LASTING = (
     Failure("UNSUPPORTED_OPERATION", "not supported", 400),
 )
 OPERATION_ERRORS = (*TEMPORARY, *LASTING)
+SENT_AGAIN = ("backendError", "internalError", "notSent", "unreachable")
+SENT_AGAIN += ("rateLimitExceeded", "userRateLimitExceeded")
+"""Codes of calls that the driver sends again until its deadline; then it tells them."""
+TOLD_AT_ONCE = tuple(failure for failure in TEMPORARY if failure.code not in SENT_AGAIN)
 CODES = tuple(f"operation error {code}" for code in {error.code: 0 for error in OPERATION_ERRORS})
 """How `Faults.counts` has them."""
 FAULTS = (
@@ -420,8 +424,13 @@ class SimCloud:
         if faults.strike("operation late"):
             end = now + faults.random.uniform(1, DEADLINE_S)
         why = self._refusal()
+        if why and why.code in SENT_AGAIN and faults.random.random() < 0.5:
+            # It passes.
+            again_at = now + faults.random.uniform(0.1, AGAIN_S)
+            self.driver.at(min(again_at, until), lambda: self.insert(action, until))
+            return
         if why:
-            when = now + DEADLINE_S if why is TIMEOUT else end
+            when = until if why is TIMEOUT or why.code in SENT_AGAIN else end
             self._tell_at(when, Inserted(action.id, whole=why))
             return
         begins = faults.random.choice([now, faults.random.uniform(now, min(end, now + SHOWN_S))])
@@ -453,7 +462,7 @@ class SimCloud:
             self._tell_at(end, Inserted(action.id, whole=UNREACHABLE))
             return
         new = self.mistaken.isdisjoint(action.names)
-        why = self._operation_error(TEMPORARY) if new else None
+        why = self._operation_error(TOLD_AT_ONCE) if new else None
         if why:
             # Once, and another try helps.
             self.mistaken.update(action.names)
@@ -559,6 +568,9 @@ class SimCloud:
                 self.driver.at(now + AGAIN_S, send)
             elif self.troubled(vm.name) and self.faults.strike("deletion refused", 5):
                 deletion.sent = True
+                if self.faults.strike("answer lost"):
+                    # Google does it all the same, and the call is sent again, or withdrawn.
+                    self._delete(vm)
                 self.driver.at(
                     now + self.faults.random.uniform(0.1, AGAIN_S), lambda: self._refuse(deletion)
                 )
@@ -594,24 +606,30 @@ class SimCloud:
             return
         why = self._refusal() if troubled else None
         if why:
-            when = DEADLINE_S if why is TIMEOUT else faults.random.randint(1, 30)
+            late = why is TIMEOUT or why.code in SENT_AGAIN
+            when = DEADLINE_S if late else faults.random.randint(1, 30)
             self._tell_at(now + when, Deleted(vm, why))
             return
-        gone_at = now + faults.random.uniform(1, 25)
-        if troubled and faults.strike("operation late"):
-            gone_at = now + faults.random.uniform(1, DEADLINE_S - 10)
+        gone_at = self._delete(vm)
+        if gone_at > now and troubled and faults.strike("answer lost"):
+            self._tell_at(now + DEADLINE_S, Deleted(vm, UNREACHABLE))
+        else:
+            self._tell_at(gone_at + faults.random.uniform(0.2, 5), Deleted(vm))
+
+    def _delete(self, vm: Vm) -> float:
+        """Google deletes a VM; return when it is gone."""
+        faults, now = self.faults, self.now
         there = self.there(vm)
         if there is None:
-            self._tell_at(now + 0.2, Deleted(vm))
-            return
+            return now
+        gone_at = now + faults.random.uniform(1, 25)
+        if self.troubled(vm.name) and faults.strike("operation late"):
+            gone_at = now + faults.random.uniform(1, DEADLINE_S - 10)
         runs = there.status == "RUNNING"
         self.oracle.deleted(place(there), works=runs and self.works(place(there)), meant=vm.id)
         self._becomes(there, "STOPPING")
         self.world.at(gone_at, lambda: self._vanishes(there))
-        if troubled and faults.strike("answer lost"):
-            self._tell_at(now + DEADLINE_S, Deleted(vm, UNREACHABLE))
-        else:
-            self._tell_at(gone_at + faults.random.uniform(0, 5), Deleted(vm))
+        return gone_at
 
     def probe(self, action: Probe, until: float = math.inf) -> None:
         """Answer whether a VM exists, and what it reports of its boot."""
@@ -626,6 +644,9 @@ class SimCloud:
         result = ProbeResult(name, zone, vm is not None, report)
         if vm:
             result = replace(result, id=vm.id, status=vm.status)
+        told_at = now + 1
         if self.troubled(name) and self.faults.strike("refused"):
-            result = ProbeResult(name, zone, exists=False, failure=REFUSALS[0])
-        self._tell_at(now + 1, replace(result, of_report=action.report))
+            why = self.faults.random.choice(REFUSALS)
+            result = ProbeResult(name, zone, exists=False, failure=why)
+            told_at = until if why.code in SENT_AGAIN else told_at
+        self._tell_at(told_at, replace(result, of_report=action.report))

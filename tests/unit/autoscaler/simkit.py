@@ -134,16 +134,22 @@ class SimSpool:
 
     # --- muster-resume
 
-    def resume(self, names: tuple[str, ...], jobs: tuple[Job, ...], asked: float) -> None:
-        """Write a request, and wake the daemon."""
-        now, faults = self.run.now, self.run.faults
-        lost = faults.strike("request lost")
+    def resume(
+        self, names: tuple[str, ...], jobs: tuple[Job, ...], asked: float, again: Collection[str]
+    ) -> None:
+        """Write a request, and wake the daemon; `again`: nodes that slurmctld forgot to have asked.
+
+        It may be called so late that slurmctld has asked for some of them since.
+        """
+        run, now = self.run, self.run.now
+        lost = run.faults.strike("request lost")
         if lost or now < max(self.full_until, self.read_only_until):
-            self.run.lost.update(names)
+            last = [name for name in names if run.slurm.asked_at[name] == asked]
+            run.lost.update(last)
             self.woken |= not lost
-            if asked <= self.run.away_until + OFF_AGAIN_S:
-                for name in self.run.slurm.off_again.intersection(names):
-                    self.run.oracle.unnoticed(name)
+            for name in last:
+                if name in again:
+                    run.oracle.unnoticed(name)
             return
         self.written += 1
         request = Request(f"{self.written:04}.resume", now, names, jobs)
@@ -179,7 +185,7 @@ class SimSlurm:
     known_at: float = 0
     """The time of slurmctld's last answer: what it says is from then."""
     asked_at: float = 0
-    """When its last answer was asked for."""
+    """When its last answer was asked for; 0: this daemon has had none."""
 
     def nodes(self) -> list[Node]:
         run = self.run
@@ -189,7 +195,7 @@ class SimSlurm:
         if run.random.random() < 0.5:
             known_at, nodes = run.now, list(run.slurm.nodes.values())
         self._answers(took)
-        if asked_at - self.asked_at > STALE_S:
+        if self.asked_at and asked_at - self.asked_at > STALE_S:
             run.oracle.unread(run.now, TIMEOUTS.verdict_s, dict.fromkeys(run.lost, STALE_S))
         if not self.asked_at:
             # Of a node that SLURM asked for before that an earlier daemon may have made the VM.
@@ -276,7 +282,8 @@ class SimFleet:
             raise CloudError("no answer")
         if run.random.random() < 0.5:
             listed = self._listed()
-        run.oracle.listed((place(vm) for vm in listed if vm.status == "STAGING"), asked_at)
+        reached = (vm for vm in listed if vm.zone not in listed.unreachable)
+        run.oracle.listed((place(vm) for vm in reached if vm.status == "STAGING"), asked_at)
         run.called()
         return listed
 
@@ -615,10 +622,12 @@ class SimulatedRun:
         }
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
-        asked = self.now
+        asked, off_again = self.now, self.slurm.off_again
         self.lost.difference_update(names)
+        again = off_again.intersection(names) if asked <= self.away_until + OFF_AGAIN_S else ()
+        off_again.difference_update(names)
         late_s = self.random.uniform(0.02, 0.5)
         if self.faults.strike("request late", 3):
             late_s = self.random.uniform(1, LATE_S)
             self.oracle.called_late(names, min(late_s, READ_S))
-        self.world.at(asked + late_s, lambda: self.spool.resume(names, jobs, asked))
+        self.world.at(asked + late_s, lambda: self.spool.resume(names, jobs, asked, again))

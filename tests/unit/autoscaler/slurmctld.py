@@ -95,7 +95,8 @@ class Slurmctld:
     forgotten: list[int] = field(default_factory=list)
     """Jobs that are lost, because it was killed before it saved them."""
     off_again: set[str] = field(default_factory=set)
-    """Nodes that it had powered up when it was killed, and does not know that."""
+    """Nodes that it had powered up when it was killed, does not know that, and has not asked for
+    since: who calls `resume` takes them out."""
     home: dict[str, Place] = field(default_factory=dict)
     """Node -> the VM from which it registered."""
     machines: Mapping[Place, Machine] = field(default_factory=dict)

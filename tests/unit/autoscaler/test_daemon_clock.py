@@ -458,6 +458,28 @@ def test_an_update_that_slurmctld_refuses_for_an_hour_is_logged_once(
     assert said == ["nodes can't be released: scontrol: Access/permission denied"]
 
 
+def test_a_release_is_judged_again_after_slurmctld_did_not_answer(harness: DaemonHarness) -> None:
+    """It was killed, had not saved that it had asked, and asks again: that is another start."""
+    harness.resume()
+    harness.read()
+    harness.reconcile()
+    insert = harness.done.pop()
+    assert isinstance(insert, Insert)
+    forbidden = Failure("forbidden", "Required permission", 403)
+    harness.reconcile(Inserted(insert.id, whole=forbidden))
+    assert harness.daemon.tracked.node(NODE).phase is Phase.RELEASED
+    harness.away = True
+    harness.daemon.slurm_reader.read()
+    harness.passes(20)
+    harness.away = False
+    harness.resume()
+    harness.daemon.slurm_reader.read()
+    harness.reconcile()
+    harness.daemon.slurm_reader.read()
+    assert harness.released == []
+    assert isinstance(harness.done.pop(), Insert)
+
+
 # --- without news ---------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from driverkit import until
 
 from muster.autoscaler.clock import Clock
 from muster.autoscaler.daemon import Daemon
-from muster.autoscaler.messages import Called, Inbox
+from muster.autoscaler.messages import Called, Inbox, NodesRead
 from muster.autoscaler.readers import FRESH_S, RELEASE_S, Failures, Pace, SlurmReader
 from muster.autoscaler.reconcile.model import (
     Node,
@@ -107,19 +107,32 @@ HELD = {"reason": "look at its disk", "by_hand": True}
 def test_a_node_that_somebody_holds_now_is_not_released(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """slurmctld had refused the release for a while; somebody set it down, or its job ended."""
-    node = Node("lab-debug-0", Power.UP, **before)
-    slurm, clock, inbox = Mock(nodes=lambda: [node]), SetClock(), Inbox()
+    """It was decided when it was down, or had a job, and nobody held it."""
+    decided = Node("lab-debug-0", Power.UP, **before)
+    now = Node(decided.name, Power.UP, **after)
+    slurm, clock, inbox = Mock(nodes=lambda: [now]), SetClock(), Inbox()
     reader = SlurmReader(slurm, inbox, Failures(inbox, clock), Pace(), clock)
-    slurm.release_nodes.side_effect = SlurmError("no answer")
-    action = ReleaseNodes((node.name,), "slurmd has not answered for 600 s", node.state)
+    action = ReleaseNodes((now.name,), "slurmd has not answered for 600 s", decided.state)
     reader.release(clock.monotonic(), action)
     reader.read()
-    assert slurm.release_nodes.call_count == 1
-    clock.passes(20)
-    node = Node("lab-debug-0", Power.UP, **after)
-    reader.read()
-    assert slurm.release_nodes.call_count == 1
+    assert slurm.release_nodes.call_count == 0
     messages = [inbox.get() for _ in range(inbox.qsize())]
     [released] = [message for message in messages if isinstance(message, Released)]
     assert (released, released.at) == (Released(action), clock.monotonic())
+
+
+def test_a_release_that_is_refused_is_not_tried_again_before_it_is_decided_again() -> None:
+    node = Node("lab-debug-0", Power.POWERING_UP)
+    slurm, clock, inbox = Mock(nodes=lambda: [node]), SetClock(), Inbox()
+    reader = SlurmReader(slurm, inbox, Failures(inbox, clock), Pace(), clock)
+    slurm.release_nodes.side_effect = SlurmError("no answer")
+    action = ReleaseNodes((node.name,), "no VM within 150 s", node.state)
+    reader.release(clock.monotonic(), action)
+    reader.read()
+    clock.passes(20)
+    reader.read()
+    assert slurm.release_nodes.call_count == 1
+    read = [inbox.get() for _ in range(inbox.qsize())][-1]
+    assert isinstance(read, NodesRead)
+    [ended] = read.not_released
+    assert (ended.action, ended.names, ended.at) == (action, (), read.at)

@@ -1,0 +1,68 @@
+"""By when each VM ran, as far as lists have said; pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster.autoscaler.reconcile.model import LEAVING, REPAIRING, RUNNING, STOPPED, Vm
+from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
+from muster.autoscaler.reconcile.records import Boot, NodeRecord, TrackedState
+
+
+def boots_after(observed: ObservedState, tracked: TrackedState) -> Mapping[str, Boot]:
+    """Return `TrackedState.boots` after the newest list.
+
+    What is known of a VM that the list lacks stays while its deletion is under way, or has failed:
+    a later list may have it.
+    """
+    read = tracked.read
+    if read and read.vms is observed.vms and read.vms_at == observed.vms_at:
+        return tracked.boots
+    deletions = (vm_id for record in tracked.nodes.values() for vm_id in record.deletions)
+    boots = {vm_id: tracked.boots[vm_id] for vm_id in deletions if vm_id in tracked.boots}
+    for vm in observed.vms:
+        if boot := _boot(observed, tracked.boots.get(vm.id), vm):
+            boots[vm.id] = boot
+    return boots
+
+
+def _boot(observed: ObservedState, before: Boot | None, vm: Vm) -> Boot | None:
+    made_s = observed.timeouts.made_s
+    if vm.status == RUNNING:
+        if before and before.ran:
+            return before
+        # No list may have had it between the last one as coming and this one.
+        ran_by = before.ran_by if before else vm.created + made_s
+        return Boot(min(observed.now, ran_by), ran=True)
+    if vm.status in STOPPED:
+        # If it is started again, that is another boot.
+        return None
+    # One that has run is coming only in an older list, or as Google repairs it.
+    older = before is not None and before.ran and vm.status != REPAIRING
+    if vm.status in LEAVING or older or vm.zone in observed.vms.unreachable:
+        return before
+    return Boot(observed.vms_at + made_s)
+
+
+def with_boots(
+    observed: ObservedState, tracked: TrackedState, record: NodeRecord, name: str
+) -> NodeRecord:
+    """Return a node's record with `Start.ran_by` as the newest list has it."""
+    start = record.start
+    if start is None:
+        return record
+    known: dict[str, float] = {}
+    deleted = (deletion.vm for deletion in record.deletions.values())
+    for vm in (*observed.vms.by_name.get(name, ()), *deleted):
+        boot = tracked.boots.get(vm.id)
+        if boot is None or vm.created >= start.oldest:
+            continue
+        if not is_coming_since(observed.timeouts, boot, start.asked):
+            known[vm.id] = boot.ran_by
+    if known.items() <= start.ran_by.items():
+        return record
+    return replace(record, start=replace(start, ran_by={**start.ran_by, **known}))
+
+
+def is_coming_since(timeouts: Timeouts, boot: Boot | None, asked: float) -> bool:
+    """Whether a list that was asked for after a time has a VM as coming."""
+    return boot is not None and not boot.ran and boot.ran_by > asked + timeouts.made_s
