@@ -223,6 +223,7 @@ def test_what_is_read_or_asked_for_among_deletions_is_decided_at_once(steps: Ste
     for _ in range(at - 1):
         steps.second()
     steps.passes.clear()
+    steps.nodes[NAMES[0]] = Node(NAMES[0], Power.OFF)
     steps.second(NodesRead(steps.clock.since_boot, dict(steps.nodes)))
     assert len(steps.passes) == 1
     for _ in range(at - 1):

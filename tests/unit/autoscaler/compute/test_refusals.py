@@ -1,6 +1,7 @@
 """What goes wrong again and again is logged once, and then counted."""
 
 import pytest
+from clockkit import SetClock
 from driverkit import BUSY, DriverHarness, lost_vm, until
 from quick import FastClock
 
@@ -43,12 +44,11 @@ def test_one_after_a_while_has_no_number(clock: FastClock, caplog: pytest.LogCap
     assert messages(caplog) == ["delete n0: backendError"] * 2
 
 
-def test_a_day_of_errors_each_second_has_some_kilobytes(
-    clock: FastClock, caplog: pytest.LogCaptureFixture
-):
+def test_a_day_of_errors_each_second_has_some_kilobytes(caplog: pytest.LogCaptureFixture):
+    clock = SetClock()
     refusals = Refusals(clock)
     for number in range(DAY_S):
-        clock.suspended_s += 1
+        clock.passes(1)
         refusals.add("instances.get", "rateLimitExceeded", f"delete n{number}: 403 Rate Limit ...")
     assert 100 < len(caplog.records) <= DAY_S / EVERY_S
     assert sum(map(len, messages(caplog))) < 20_000
