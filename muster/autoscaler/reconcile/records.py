@@ -139,7 +139,7 @@ class Boot:
 
     ran_by: float
     """When the daemon knew that it ran; at the latest `made_s` after the last list was asked for
-    that had it as coming."""
+    that had it as coming, or stopped."""
     ran: bool = False
     """Whether a list had it running."""
 
