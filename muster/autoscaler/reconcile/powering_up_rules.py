@@ -164,9 +164,8 @@ def _is_lacking(known: Unlisted) -> bool:
     listed = all_listed(known.observed, known.zones, known.record)
     if listed and _lacking_s(known, vm) > known.observed.timeouts.missing_s:
         return False
-    # No list of the zone in which it was made says that it does not run.
-    hidden = vm.pool is not None and not listed
-    return hidden or vm.id != "" or not _is_vm_overdue(known)
+    # Without a list of each zone in which it may be nothing says that it does not run.
+    return not listed or vm.id != "" or not _is_vm_overdue(known)
 
 
 def _does_not_run(known: Unlisted) -> bool:
