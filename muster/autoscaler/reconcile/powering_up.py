@@ -170,7 +170,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
         return start.permanent_error
     if vm is None:
         waited_s = timeouts.verdict_s if evidence is Evidence.OVERDUE else timeouts.made_s
-        what = "its VM ran and lists lack it; no slurmd" if ran(record) else "no VM"
+        what = "its VM ran and lists lack it; no slurmd" if ran(record) else "no running VM"
         return f"{what} within {waited_s:.0f} s{_trouble(start)}"
     if evidence is Evidence.OVERDUE:
         return _overdue_reason(timeouts, record, vm)

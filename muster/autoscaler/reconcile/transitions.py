@@ -40,7 +40,7 @@ class Evidence(StrEnum):
     LEFT_OVER = "its VM is from before SLURM asked"
     LACKING = "lists lack its VM, for less than 20 s, or its zone"
     STOPPED = "its VM has stopped"
-    NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request, and none has"
+    NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request"
     INSERT_RUNS = "lists have no VM of it, and its insert runs"
     VM_IS_GONE = "its VM is not where it was made, or may have been, read by name"
     LACKING_LONG = "lists lack its VM for 20 s"
