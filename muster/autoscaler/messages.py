@@ -13,7 +13,7 @@ class NodesRead:
     at: float
     nodes: dict[str, Node]
     not_released: tuple[Released, ...] = ()
-    """Ends of releases that slurmctld did not answer, or refused: these states decide again."""
+    """Ends of releases that slurmctld did not answer in time, or refused: these states decide."""
 
 
 @dataclass(frozen=True, slots=True)

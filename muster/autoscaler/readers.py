@@ -132,7 +132,7 @@ class SlurmReader:
         self._releases: queue.SimpleQueue[tuple[float, ReleaseNodes]] = queue.SimpleQueue()
         """With the time at which they were decided."""
         self._undone: list[ReleaseNodes] = []
-        """Those that slurmctld did not answer, or refused."""
+        """Those that slurmctld did not answer in time, or refused."""
         self._slow_since = math.inf
         """Since when all answers have been slow: the end of the first of them."""
 
@@ -162,17 +162,15 @@ class SlurmReader:
 
         It may have been killed meanwhile, and wait for the same nodes for another request.
         """
-        why = "slurmctld did not answer, or refused it"
+        why = "slurmctld did not answer in time, or refused it"
         ended = tuple(Released(action, failure=why, at=at) for action in self._undone)
         self._undone.clear()
         return ended
 
     def _keep(self, decided: float, action: ReleaseNodes) -> None:
-        """Keep a release for the next reading, unless it is too old."""
-        now = self._clock.monotonic()
-        if now > decided + RELEASE_S:
-            why = f"slurmctld has not done it within {RELEASE_S:.0f} s; look at slurmctld"
-            self._inbox.put(Released(action, failure=why, at=now))
+        """Keep a release for the next reading, which decides again where it is too old."""
+        if self._clock.monotonic() > decided + RELEASE_S:
+            self._undone.append(action)
         else:
             self._releases.put((decided, action))
             self.due.set()

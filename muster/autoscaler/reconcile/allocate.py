@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from muster.autoscaler.reconcile.circuit_breaker import BreakerState
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Failure, Job, NodeSet, Quotas
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState, started
 from muster.autoscaler.reconcile.retry_policy import NAME_TAKEN
 from muster.autoscaler.reconcile.vms import gone_at
 
@@ -41,7 +41,8 @@ class Allocation:
     asked: list[tuple[Choice, list[str]]] = field(default_factory=list)
     """Choices and the nodes that may be asked for there."""
     waits: list[str] = field(default_factory=list)
-    """Nodes whose pool another insert is trying: its result says whether there is room."""
+    """Nodes whose pool another insert is trying: its result says whether there is room. And nodes
+    of which newer quotas say it."""
     no_quota: list[tuple[str, Choice]] = field(default_factory=list)
     """Nodes that the quotas have no room for, and where."""
     without: list[str] = field(default_factory=list)
@@ -53,16 +54,23 @@ class Room:
     """What is left for the groups that come next."""
 
     quotas: Quotas
+    """For certain."""
+    most: Quotas
+    """If the quotas count all VMs already of which that is not known."""
     trials: frozenset[CapacityPool] = frozenset()
     """Pools that had no room and that a group before them tries."""
 
 
-def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
-    """What the quotas leave now: as read, less the VMs asked for since, more those gone since."""
+def left(observed: ObservedState, tracked: TrackedState) -> Room:
+    """What the quotas leave now: as read, less the VMs asked for since, more those gone since.
+
+    It is not known whether they count a VM whose insert had not ended when they were read.
+    """
     quotas = observed.quotas
     if not quotas.uses:
-        return quotas
+        return Room(quotas, quotas)
     since: Counter[CapacityPool] = Counter()
+    perhaps: Counter[CapacityPool] = Counter()
     for name, record in tracked.nodes.items():
         insert = tracked.inserts.get(record.insert)
         made = record.vm.pool if record.vm and record.vm.known_at >= quotas.at else None
@@ -70,7 +78,7 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
         listed = observed.vms.by_name.get(name, ())
         # One in another zone is another VM.
         if pool and all(vm.zone != pool.zone for vm in listed):
-            since[pool] += 1
+            perhaps[pool] += 1
     for vm in observed.vms:
         ended_at = gone_at(observed, tracked.node(vm.name), vm)
         # Lists may have a VM for some time after the quotas have its room back.
@@ -80,7 +88,10 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
             since[vm.pool] += exists - counted
     for pool, count in since.items():
         quotas = quotas.less(pool, count)
-    return quotas
+    most = quotas
+    for pool, count in perhaps.items():
+        quotas = quotas.less(pool, count)
+    return Room(quotas, most)
 
 
 def allocate(
@@ -102,8 +113,8 @@ def _allocate(
     room: Room,
     trials: frozenset[CapacityPool],
 ) -> tuple[Allocation, Room]:
-    allocation, quotas, tries = Allocation(group), room.quotas, room.trials
-    names = list(group.names)
+    allocation, quotas, most, tries = Allocation(group), room.quotas, room.most, room.trials
+    names, read_at = list(group.names), observed.quotas.at
     for choice in group.node_set.choices:
         pool = choice.pool
         breaker = tracked.breakers.get(pool)
@@ -118,20 +129,32 @@ def _allocate(
         if state is BreakerState.HALF_OPEN or (trial and pool in trials):
             allocation.waits += fit
         else:
-            most = quotas.room(pool)
-            most = len(fit) if most is None else most
-            if group.job and most < len(fit):
-                most = 0
-            allocation.no_quota += [(name, choice) for name in fit[most:]]
-            fit = fit[:most]
-            quotas = quotas.less(pool, len(fit))
-            if fit:
-                allocation.asked.append((choice, fit))
+            count, at_most = (_count(left, group, pool, fit) for left in (quotas, most))
+            asked, waits, short = fit[:count], fit[count:at_most], fit[at_most:]
+            # Quotas that were read before SLURM asked for a node do not decide.
+            late = {name for name in short if started(tracked.node(name)).asked > read_at}
+            if group.job and late:
+                late.update(short)
+            waits += late
+            allocation.waits += waits
+            allocation.no_quota += [(name, choice) for name in short if name not in late]
+            fit = [*asked, *waits]
+            quotas, most = quotas.less(pool, len(asked)), most.less(pool, len(asked))
+            if asked:
+                allocation.asked.append((choice, asked))
                 tries |= {pool} if trial else set()
         placed = set(fit)
         names = [name for name in names if name not in placed]
     allocation.without = names
-    return allocation, Room(quotas, tries)
+    return allocation, Room(quotas, most, tries)
+
+
+def _count(quotas: Quotas, group: NodeGroup, pool: CapacityPool, names: list[str]) -> int:
+    """Of how many of a group's nodes, of the first ones, quotas have room for a VM in a pool."""
+    room = quotas.room(pool)
+    if room is None or room >= len(names):
+        return len(names)
+    return 0 if group.job else room
 
 
 def refused(tracked: TrackedState, name: str, choice: Choice) -> list[Failure]:

@@ -33,11 +33,9 @@ def _boot(observed: ObservedState, before: Boot | None, vm: Vm) -> Boot | None:
         # No list may have had it between the last one as coming and this one.
         ran_by = before.ran_by if before else vm.created + made_s
         return Boot(min(observed.now, ran_by), ran=True)
-    if vm.status in STOPPED:
-        # If it is started again, that is another boot.
-        return None
-    # One that has run is coming only in an older list, or as Google repairs it.
-    older = before is not None and before.ran and vm.status != REPAIRING
+    # One that has run is coming only in an older list, or as Google repairs it. If one that has
+    # stopped is started again, that is another boot.
+    older = before is not None and before.ran and vm.status not in (REPAIRING, *STOPPED)
     if vm.status in LEAVING or older or vm.zone in observed.vms.unreachable:
         return before
     return Boot(observed.vms_at + made_s)

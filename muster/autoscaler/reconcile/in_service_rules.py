@@ -21,6 +21,8 @@ class Known(NamedTuple):
     """Where its VM may be."""
     unlisted: frozenset[str]
     """Zones of which this daemon has had no list."""
+    back_at: float
+    """`TrackedState.back_at`."""
     record: NodeRecord
     node: Node
     vm: Vm | None
@@ -39,8 +41,8 @@ def evidence_of(
         else:
             # The list may be from before the node was in service.
             in_doubt = observed.vms_at >= observed.nodes_at - observed.timeouts.missing_s
-    zones, unlisted = tracked.zones, tracked.unlisted
-    known = Known(observed, zones, unlisted, record, node, vm, in_doubt)
+    zones, unlisted, back_at = tracked.zones, tracked.unlisted, tracked.back_at
+    known = Known(observed, zones, unlisted, back_at, record, node, vm, in_doubt)
     return first_that_holds(RULES, known)
 
 
@@ -105,6 +107,8 @@ def _has_not_responded(known: Known) -> bool:
     since = known.record.not_responding_at
     if not since:
         return False
+    # It may have answered while slurmctld was away.
+    since = max(since, known.back_at)
     return known.observed.nodes_at >= since + known.observed.timeouts.not_responding_s
 
 

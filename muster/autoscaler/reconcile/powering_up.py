@@ -51,7 +51,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
             continue
         vm = _current(observed, before, vm_of(observed, before, name))
         record = _noted(observed, tracked, before, vm)
-        evidence = evidence_of(observed, tracked.zones, record, vm)
+        evidence = evidence_of(observed, tracked, record, vm)
         phase, act = step(record.phase, evidence, name)
         if act in TRACKED_ONLY:
             record = record.to(phase, observed.vms_at)
@@ -61,18 +61,25 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
             release[name] = Release(evidence, _reason(observed.timeouts, evidence, record, vm))
         elif act is Act.LOOK_UP:
             lost[name] = record
-        elif vm and record.vm:
-            overdue.append((record.vm.running_at, vm, record))
+        elif vm and (facts := record.vm):
+            record = record.to(phase, observed.nodes_at)
+            if not facts.probed:
+                overdue.append((facts.running_at, vm, record))
         if record is not before:
             records[name] = record
     # Those whose time was over first come first; the others are released without a report.
     overdue.sort(key=lambda late: late[0])
     places = Places(tracked)
     due = [late for late in overdue if late[1].name not in release and places.take([late[1].zone])]
-    records |= {vm.name: record.to(Phase.STUCK, observed.nodes_at) for _, vm, record in due}
+    records |= {vm.name: _probed(record) for _, vm, record in due}
     probes = [Probe(vm.name, vm.zone, report=True) for _, vm, _ in due]
     more, looked_up = _look_up(observed, tracked, lost, places)
     return Verdicts(records | looked_up, release=release, actions=[*probes, *more])
+
+
+def _probed(record: NodeRecord) -> NodeRecord:
+    """Return the record of a node whose VM is asked for its report."""
+    return replace(record, vm=replace(record.vm, probed=True)) if record.vm else record
 
 
 def _look_up(
@@ -163,7 +170,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
         return start.permanent_error
     if vm is None:
         waited_s = timeouts.verdict_s if evidence is Evidence.OVERDUE else timeouts.made_s
-        what = "its VM ran and lists lack it; no slurmd" if ran(record) else "no VM"
+        what = "its VM ran and lists lack it; no slurmd" if ran(record) else "no running VM"
         return f"{what} within {waited_s:.0f} s{_trouble(start)}"
     if evidence is Evidence.OVERDUE:
         return _overdue_reason(timeouts, record, vm)

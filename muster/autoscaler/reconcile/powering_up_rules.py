@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from muster.autoscaler.reconcile.model import LEAVING, RUNNING, STOPPED, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import VM_MADE, NodeRecord, Phase, Start, VmFacts, started
+from muster.autoscaler.reconcile.records import (
+    VM_MADE,
+    NodeRecord,
+    Phase,
+    Start,
+    TrackedState,
+    VmFacts,
+    started,
+)
 from muster.autoscaler.reconcile.transitions import Evidence, first_that_holds
 from muster.autoscaler.reconcile.vms import is_left_over
 
@@ -23,6 +31,8 @@ class Listed(NamedTuple):
     observed: ObservedState
     record: NodeRecord
     start: Start
+    back_at: float
+    """`TrackedState.back_at`."""
     vm: Vm
 
 
@@ -32,6 +42,7 @@ class Unlisted(NamedTuple):
     observed: ObservedState
     record: NodeRecord
     start: Start
+    back_at: float
     zones: frozenset[str]
     """Where its VM may be, if an earlier daemon made it."""
     maybe: VmFacts | None
@@ -39,14 +50,15 @@ class Unlisted(NamedTuple):
 
 
 def evidence_of(
-    observed: ObservedState, zones: frozenset[str], record: NodeRecord, vm: Vm | None
+    observed: ObservedState, tracked: TrackedState, record: NodeRecord, vm: Vm | None
 ) -> Evidence:
-    """Return what the readings show of a node; `zones`: of the cluster."""
-    start = started(record)
+    """Return what the readings show of a node."""
+    start, back_at = started(record), tracked.back_at
     if vm is not None:
-        return first_that_holds(LISTED, Listed(observed, record, start, vm))
+        return first_that_holds(LISTED, Listed(observed, record, start, back_at, vm))
     maybe = record.vm if record.phase in VM_MADE else None
-    return first_that_holds(UNLISTED, Unlisted(observed, record, start, zones, maybe))
+    known = Unlisted(observed, record, start, back_at, tracked.zones, maybe)
+    return first_that_holds(UNLISTED, known)
 
 
 def ran(record: NodeRecord) -> bool:
@@ -73,7 +85,10 @@ def _has_failed(known: Listed | Unlisted) -> bool:
 
 
 def _is_overdue(known: Listed | Unlisted) -> bool:
-    return known.observed.nodes_at >= known.start.asked + known.observed.timeouts.verdict_s
+    """Whether its time is over; slurmd could not register while slurmctld was away."""
+    timeouts = known.observed.timeouts
+    verdict_at = max(known.start.asked + timeouts.verdict_s, known.back_at + timeouts.boot_s)
+    return known.observed.nodes_at >= verdict_at
 
 
 def _is_vm_overdue(known: Listed | Unlisted) -> bool:
@@ -104,21 +119,21 @@ def _runs_too_late(known: Listed) -> bool:
     return known.vm.zone not in known.observed.vms.unreachable and _is_vm_overdue(known)
 
 
-def _boot_late_s(known: Listed) -> float:
-    """For how long the VM's boot is overdue; negative: it is not."""
-    running_at = known.record.vm.running_at if known.record.vm else known.observed.now
-    return known.observed.nodes_at - running_at - known.observed.timeouts.boot_s
-
-
 def _has_boot_ended(known: Listed) -> bool:
-    if not _is_boot_overdue(known):
+    record = known.record
+    if record.phase is not Phase.STUCK or not _is_boot_overdue(known):
         return False
-    vm = known.record.vm
-    return (vm is not None and vm.report is not None) or _boot_late_s(known) >= PROBE_S
+    reported = record.vm is not None and record.vm.report is not None
+    return reported or known.observed.nodes_at >= record.since + PROBE_S
 
 
 def _is_boot_overdue(known: Listed) -> bool:
-    return known.record.phase in IN_BOOT and _is_running(known) and _boot_late_s(known) >= 0
+    vm = known.record.vm
+    if vm is None or known.record.phase not in IN_BOOT or not _is_running(known):
+        return False
+    # A slurmd that could not register while slurmctld was away tries again, less and less often.
+    since = max(vm.running_at, known.back_at)
+    return known.observed.nodes_at >= since + known.observed.timeouts.boot_s
 
 
 def _is_running(known: Listed) -> bool:
@@ -149,9 +164,8 @@ def _is_lacking(known: Unlisted) -> bool:
     listed = all_listed(known.observed, known.zones, known.record)
     if listed and _lacking_s(known, vm) > known.observed.timeouts.missing_s:
         return False
-    # No list of the zone in which it was made says that it does not run.
-    hidden = vm.pool is not None and not listed
-    return hidden or vm.id != "" or not _is_vm_overdue(known)
+    # Without a list of each zone in which it may be nothing says that it does not run.
+    return not listed or vm.id != "" or not _is_vm_overdue(known)
 
 
 def _does_not_run(known: Unlisted) -> bool:

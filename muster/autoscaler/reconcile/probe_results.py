@@ -37,7 +37,7 @@ def _exists(record: NodeRecord, vm: VmFacts, event: ProbeResult) -> NodeRecord:
     """SLURM waits for the node, and a list will have its VM: this one, or the next of its name."""
     facts = replace(vm, known_at=event.at, lacking_at=0.0)
     if event.id and facts.id and event.id != facts.id:
-        facts = replace(facts, id="", running_at=0.0, report=None)
+        facts = replace(facts, id="", running_at=0.0, probed=False, report=None)
         record = record.to(Phase.CREATED, event.at)
     return replace(record, vm=facts, lookup=None)
 

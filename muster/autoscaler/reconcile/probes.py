@@ -37,7 +37,7 @@ class Places:
 def _under_way(record: NodeRecord) -> Iterator[str]:
     if record.phase is Phase.STUCK:
         vm = record.vm
-        if vm and vm.pool and vm.report is None:
+        if vm and vm.pool and vm.probed and vm.report is None:
             yield vm.pool.zone
     elif record.lookup:
         yield from record.lookup.asked - record.lookup.without

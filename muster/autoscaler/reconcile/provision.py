@@ -13,7 +13,6 @@ from muster.autoscaler.reconcile.allocate import (
     NO_QUOTA,
     Allocation,
     NodeGroup,
-    Room,
     allocate,
     left,
     no_room,
@@ -69,7 +68,7 @@ def _allocations(
     observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
 ) -> Iterator[Allocation]:
     """Yield what each group has got; a job gets all or nothing, and may wait."""
-    room = Room(left(observed, tracked))
+    room = left(observed, tracked)
     for groups in queued(observed, tracked, due):
         allocations, remaining = allocate(observed, tracked, groups, room)
         in_job = groups[0].job is not None

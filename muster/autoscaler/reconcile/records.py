@@ -111,8 +111,10 @@ class VmFacts:
     """When a list lacked it first after that; 0: none does."""
     running_at: float = 0
     """When a list had it running first; 0: none did, or Google repairs it since."""
+    probed: bool = False
+    """Whether it was asked for its report of its boot."""
     report: str | None = None
-    """Its last report of its boot, perhaps empty."""
+    """That report, perhaps empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class Boot:
 
     ran_by: float
     """When the daemon knew that it ran; at the latest `made_s` after the last list was asked for
-    that had it as coming."""
+    that had it as coming, or stopped."""
     ran: bool = False
     """Whether a list had it running."""
 
@@ -286,6 +288,9 @@ class TrackedState:
     began: float | None = None
     """When slurmctld had been read first: an earlier daemon may have begun what SLURM asked for
     until then."""
+    back_at: float = 0
+    """When slurmctld was asked first after it had not answered for longer than STALE_S: slurmds
+    could not register, and what its states show may be new. 0: it has always answered."""
     zones: frozenset[str] = frozenset()
     """All zones that the node sets or VMs have had."""
     unlisted: frozenset[str] = frozenset()

@@ -39,7 +39,7 @@ def with_jobs(
             for job in jobs:
                 if job.id not in queued_again:
                     queued_again[job.id] = _is_queued_again(observed, tracked, job)
-            if other in due_now or all(queued_again[job.id] for job in jobs):
+            if other in due_now or (jobs and all(queued_again[job.id] for job in jobs)):
                 # The same words for all jobs: each reason costs slurmctld a call.
                 reason = f"its job needs all of its nodes: {due.reason}"
                 released[other] = Release(Evidence.JOB_RELEASED, reason)

@@ -86,9 +86,8 @@ def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> 
     the start is in doubt first; a node that powers up after that has another one. Its VM may be
     that of either, so it is kept: a healthy node is worth more than a verdict in time.
     """
-    read_at = tracked.read.nodes_at if tracked.read else 0
     over = observed.nodes_at >= start.asked + observed.timeouts.verdict_s
-    if over and 0 < read_at < observed.nodes_at - STALE_S:
+    if over and observed.nodes_at == tracked.back_at:
         return replace(start, doubted_at=observed.nodes_at)
     ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
     if not start.doubted_at or observed.nodes_at < ends_at:

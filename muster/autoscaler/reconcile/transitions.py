@@ -40,7 +40,7 @@ class Evidence(StrEnum):
     LEFT_OVER = "its VM is from before SLURM asked"
     LACKING = "lists lack its VM, for less than 20 s, or its zone"
     STOPPED = "its VM has stopped"
-    NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request, and none has"
+    NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request"
     INSERT_RUNS = "lists have no VM of it, and its insert runs"
     VM_IS_GONE = "its VM is not where it was made, or may have been, read by name"
     LACKING_LONG = "lists lack its VM for 20 s"
@@ -111,9 +111,8 @@ ROWS: tuple[Row, ...] = (
     (VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
     (VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
     (_ANY_START, Evidence.NO_VM, Phase.WAITING, Act.NOTHING),
-    ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
-    ((Phase.BOOTING,), Evidence.BOOT_OVERDUE, Phase.STUCK, Act.READ_REPORT),
-    ((Phase.STUCK,), Evidence.BOOT_OVERDUE, None, Act.NOTHING),
+    ((Phase.STUCK,), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
+    ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_OVERDUE, Phase.STUCK, Act.READ_REPORT),
     (_ANY_START, Evidence.RUNNING, Phase.BOOTING, Act.NOTHING),
     ((Phase.WAITING, *VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
     (_ANY_START, Evidence.COMING, Phase.CREATED, Act.NOTHING),

@@ -40,6 +40,8 @@ class Oracle:
     """How long it took a healthy node at most."""
     _unreachable_s: float = 0
     _idle_s: float = 0
+    _back_at: float = -math.inf
+    """When slurmctld answered again after it was away."""
     _asked: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     """Node without a verdict -> when it was asked for, and the seconds excused by then."""
     _resumed: dict[str, float] = field(default_factory=dict)
@@ -84,6 +86,18 @@ class Oracle:
         for name in names:
             asked, unreachable_s, idle_s = self._asked[name]
             self._asked[name] = asked, unreachable_s, idle_s - seconds
+
+    def back(self, now: float) -> None:
+        """Slurmctld answers again: no slurmd could register while it was away."""
+        self._back_at = now
+
+    def tries_later(self, name: str, seconds: float) -> None:
+        """A slurmd tries to register so long after slurmctld is back.
+
+        That is an excuse for a healthy node that is late. A verdict is due all the same.
+        """
+        if name in self._asked:
+            self.called_late([name], seconds)
 
     def refused(self, name: str) -> None:
         """Slurmctld refuses the registration of a VM that is newer than its request.
@@ -148,11 +162,16 @@ class Oracle:
             started
             and all(started)
             and all(
-                ran < asked + self.made_s and now < min(ran + self.boot_s, asked + 2 * self.made_s)
+                ran < asked + self.made_s and now < self._booted_by(asked, ran)
                 for asked, ran in filter(None, started)
             )
         ):
             self.wrong.append(f"{', '.join(names)}: healthy, boots, and is released too early")
+
+    def _booted_by(self, asked: float, ran: float) -> float:
+        """Until when a node has its time to register."""
+        booted_by = min(ran + self.boot_s, asked + 2 * self.made_s)
+        return max(booted_by, self._back_at + self.boot_s)
 
     def _started(self, name: str) -> tuple[float, float] | None:
         """When SLURM asked for a healthy node that it waits for, and when its sound VM ran."""

@@ -35,7 +35,7 @@ from muster.autoscaler.reconcile.model import (
     VmList,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -115,7 +115,10 @@ def quotas(room: dict[str, int], at: float) -> Quotas:
 
 
 class Rounds:
-    """Reconcile passes, one after the other; what a round doesn't say is as it was before."""
+    """Reconcile passes, one after the other; what a round doesn't say is as it was before.
+
+    Until a round slurmctld has answered, unless the round is the first one after it was `away`.
+    """
 
     def __init__(self) -> None:
         self.observed = ObservedState(CLUSTER, 0, sets=SETS)
@@ -141,6 +144,10 @@ class Rounds:
         self.heard = []
         if given.get("restarted"):
             self.tracked = TrackedState()
+        read = self.tracked.read
+        if read and read.nodes_at and not given.get("away"):
+            answered_at = max(read.nodes_at, observed.nodes_at - STALE_S)
+            self.tracked = replace(self.tracked, read=replace(read, nodes_at=answered_at))
         actions, self.tracked = reconcile(observed, self.tracked)
         self.actions = actions
         self.inserts += [action for action in actions if isinstance(action, Insert)]

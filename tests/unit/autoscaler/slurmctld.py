@@ -36,6 +36,8 @@ class Times:
     """SlurmdTimeout: so long SLURM waits until the job of a released node whose VM is gone ends."""
     resume_s: float = 300
     """ResumeTimeout."""
+    try_s: float = 10
+    """MessageTimeout: Muster sets 60 s, a definition may set less."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Saved(Enum):
 UNFLAGGED = dict.fromkeys(("down", "drained", "not_responding", "by_hand"), False)
 SEEN_S = 5
 """So late a daemon that reads often sees what has changed."""
+MAX_PAUSE_S = 128
+"""The longest pause between two tries of a slurmd to register."""
 SAVED_S = 5
 """So late it saves what has changed: SAVE_MAX_WAIT of src/slurmctld/state_save.c."""
 
@@ -100,6 +104,9 @@ class Slurmctld:
     home: dict[str, Place] = field(default_factory=dict)
     """Node -> the VM from which it registered."""
     machines: Mapping[Place, Machine] = field(default_factory=dict)
+    tries: dict[Place, tuple[float, float]] = field(default_factory=dict)
+    """VM whose slurmd could not register while this was away -> when its next try begins, and the
+    pause after it."""
     spoken: set[Place] = field(default_factory=set)
     """VMs whose slurmd has registered, or was refused: then it does not try again."""
     unasked: dict[Place, float] = field(default_factory=dict)
@@ -114,6 +121,8 @@ class Slurmctld:
     starts: bool = False
     """It has just started: nodes register before it looks for jobs."""
     now: float = 0
+    stepped_at: float = math.inf
+    """When its last step was."""
     looked_at: float = -math.inf
     """When it looked at nodes last, by the system clock."""
     skew_s: float = 0
@@ -159,7 +168,9 @@ class Slurmctld:
 
     def step(self, now: float, machines: Mapping[Place, Machine]) -> None:
         """Do what is due."""
-        self.now, self.machines = now, machines
+        if now > self.stepped_at + 1:
+            self._is_back(now, machines)
+        self.now, self.stepped_at, self.machines = now, now, machines
         self._register()
         self._ask_slurmds()
         self._jobs_end()
@@ -353,13 +364,31 @@ class Slurmctld:
                 self._is_idle(name)
                 self._wait_again(task)
 
+    def _is_back(self, now: float, machines: Mapping[Place, Machine]) -> None:
+        """It answers again. Slurmds that have tried to register meanwhile may be in a pause.
+
+        Each try lasts for MessageTimeout, and the pauses get longer: _registration_engine of
+        src/slurmd/slurmd/slurmd.c.
+        """
+        self.oracle.back(now)
+        for vm, machine in machines.items():
+            at, pause_s = self.tries.get(vm, (machine.born + self.times.boot_s, 1))
+            if vm in self.spoken or not machine.sound or not self.stepped_at <= at < now:
+                continue
+            while at + self.times.try_s < now:
+                at, pause_s = at + self.times.try_s + pause_s, min(2 * pause_s, MAX_PAUSE_S)
+            self.tries[vm] = at, pause_s
+            if at > now:
+                self.oracle.tries_later(vm[0], at - now)
+
     def _register(self) -> None:
         """Let slurmds register; each tries until it has an answer."""
         for vm, machine in self.machines.items():
             name = vm[0]
             if vm in self.spoken:
                 continue
-            if not machine.sound or machine.born + self.times.boot_s >= self.now:
+            tries_at, _ = self.tries.get(vm, (machine.born + self.times.boot_s, 0))
+            if not machine.sound or tries_at >= self.now:
                 continue
             self.spoken.add(vm)
             power = self.nodes[name].power if name in self.nodes else None

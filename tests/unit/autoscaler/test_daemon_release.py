@@ -121,6 +121,27 @@ def test_a_node_that_somebody_holds_now_is_not_released(
     assert (released, released.at) == (Released(action), clock.monotonic())
 
 
+def test_a_release_that_waited_too_long_is_decided_again_by_the_next_states() -> None:
+    node = Node("lab-debug-0", Power.POWERING_UP)
+    clock, inbox = SetClock(), Inbox()
+
+    def slow() -> list[Node]:
+        clock.passes(FRESH_S + 1)
+        return [node]
+
+    slurm = Mock(nodes=slow)
+    reader = SlurmReader(slurm, inbox, Failures(inbox, clock), Pace(), clock)
+    action = ReleaseNodes((node.name,), "no VM within 150 s", node.state)
+    reader.release(clock.monotonic() - RELEASE_S, action)
+    for _ in range(2):
+        reader.read()
+    first, second = (inbox.get() for _ in range(inbox.qsize()))
+    assert isinstance(first, NodesRead) and isinstance(second, NodesRead)
+    [ended] = second.not_released
+    assert (first.not_released, ended.action, ended.at) == ((), action, second.at)
+    assert slurm.release_nodes.call_count == 0
+
+
 def test_a_release_that_is_refused_is_not_tried_again_before_it_is_decided_again() -> None:
     node = Node("lab-debug-0", Power.POWERING_UP)
     slurm, clock, inbox = Mock(nodes=lambda: [node]), SetClock(), Inbox()

@@ -86,6 +86,7 @@ def times(release: str) -> Times:
         boot_s=0,
         again_s=AGAIN_S,
         lost_s=settings["SlurmdTimeout"],
+        try_s=60,
     )
 
 

@@ -10,8 +10,17 @@ from schedules import Faults, Schedule
 from simcloud import DEADLINE_S, WITHDRAWN, SimCloud
 from simkit import SimulatedRun
 from simtime import Agenda, VirtualClock
+from slurmctld import Machine
 
-from muster.autoscaler.reconcile.model import Delete, Deleted, Event, Insert, Inserted, Withdraw
+from muster.autoscaler.reconcile.model import (
+    Delete,
+    Deleted,
+    Event,
+    Insert,
+    Inserted,
+    Power,
+    Withdraw,
+)
 
 NODE = "lab-debug-0"
 INSERT = Insert("1", choice("n1 in a"), (NODE,), 1)
@@ -90,6 +99,22 @@ def test_a_node_that_is_asked_for_again_is_not_one_that_slurmctld_forgot() -> No
     assert run.slurm.off_again == set(), "the next time is another one"
     run.world.run_next()
     assert run.oracle._asked[NODE][2] == math.inf, "it is excused"
+
+
+def test_a_slurmd_that_could_not_register_is_in_a_pause_when_slurmctld_is_back() -> None:
+    """It tries from 20 to 30, 31 to 41, 43 to 53 and 57 to 67."""
+    for back_at, registers_at in ((41, 41), (42, 44), (54, 58), (60, 60)):
+        run = SimulatedRun(Schedule(0))
+        slurm, vm = run.slurm, (NODE, "zone", "1")
+        slurm._set(NODE, power=Power.POWERING_UP)
+        begin = run.now
+        machines = {vm: Machine(begin + 20 - slurm.times.boot_s)}
+        slurm.step(begin, machines)
+        for second in range(back_at, 70):
+            slurm.step(begin + second, machines)
+            if slurm.nodes[NODE].power is Power.UP:
+                break
+        assert second == registers_at, back_at
 
 
 def test_the_first_answer_of_slurmctld_excuses_nothing() -> None:

@@ -759,6 +759,18 @@ class SeldomToken(SimCloud):
             super().insert(action, until)
 
 
+class BootsThroughGap(Planted):
+    """A boot has its time while slurmctld is away, though no slurmd can register."""
+
+    says = "healthy, boots, and is released too early"
+    needs = ("slurmctld restarts",)
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        return reconcile(observed, replace(tracked, back_at=0))
+
+
 class NoTokenForLong(Planted):
     """After an outage of the token endpoint there is no token for ten minutes."""
 
@@ -810,6 +822,7 @@ PLANTED = (
     IntervalsBySystemClock,
     ReleasedAfterStop,
     DeletesByOldStates,
+    BootsThroughGap,
     NoTokenForLong,
     InsertsBehindDeletions,
 )
