@@ -129,13 +129,13 @@ def _allocate(
         if state is BreakerState.HALF_OPEN or (trial and pool in trials):
             allocation.waits += fit
         else:
-            count, at_most = (_count(left, group, pool, fit) for left in (quotas, most))
+            count, at_most = (_count(quota, group, pool, fit) for quota in (quotas, most))
             asked, waits, short = fit[:count], fit[count:at_most], fit[at_most:]
             # Quotas that were read before SLURM asked for a node do not decide.
             late = {name for name in short if started(tracked.node(name)).asked > read_at}
             if group.job and late:
                 late.update(short)
-            waits += late
+            waits += [name for name in short if name in late]
             allocation.waits += waits
             allocation.no_quota += [(name, choice) for name in short if name not in late]
             fit = [*asked, *waits]

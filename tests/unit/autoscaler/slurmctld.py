@@ -367,8 +367,9 @@ class Slurmctld:
     def _is_back(self, now: float, machines: Mapping[Place, Machine]) -> None:
         """It answers again. Slurmds that have tried to register meanwhile may be in a pause.
 
-        Each try lasts for MessageTimeout, and the pauses get longer: _registration_engine of
-        src/slurmd/slurmd/slurmd.c.
+        The pauses double up to 128 s in newer releases (older ones: 1 s each), by
+        _registration_engine of src/slurmd/slurmd/slurmd.c. That a try lasts for MessageTimeout is
+        what fits the recordings of both releases.
         """
         self.oracle.back(now)
         for vm, machine in machines.items():
