@@ -243,8 +243,8 @@ class Daemon:
                     self._events += not_released
                 case VmsRead(at, vms, quotas):
                     news |= {"vms": vms, "vms_at": at, "quotas": quotas}
-                case SetsRead(sets):
-                    news |= {"sets": sets}
+                case SetsRead(at, sets):
+                    news |= {"sets": sets, "sets_at": at}
                 case NotRead(what, at, why, verb):
                     before = news.get("unread", self.observed.unread)
                     others = {name: unread for name, unread in before.items() if name != what}

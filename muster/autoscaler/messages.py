@@ -28,8 +28,9 @@ class VmsRead:
 
 @dataclass(frozen=True, slots=True)
 class SetsRead:
-    """The metadata's answer."""
+    """The metadata's answer; `at` is the time of the question."""
 
+    at: float
     sets: dict[str, NodeSet]
 
 

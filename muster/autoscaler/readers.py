@@ -263,10 +263,11 @@ class CloudReader:
     def read(self) -> float:
         """Read all, even if one fails; return the seconds to pause."""
         self.due.clear()
+        at = self._clock.monotonic()
         sets = self._failures.tried("the metadata", self._cloud.sets)
         if sets is not None:
             self._sets = sets
-            self._inbox.put(SetsRead(sets))
+            self._inbox.put(SetsRead(at, sets))
         # Quotas are read before VMs: VMs in the list may be newer, and then quotas miss them.
         quotas = self._failures.tried("the quotas", lambda: self._cloud.quotas(self._sets.values()))
         at = self._clock.monotonic()

@@ -88,6 +88,8 @@ class ObservedState:
     """When the VMs were listed; 0 = never yet."""
     requests: Sequence[Request] = ()
     sets: Mapping[str, NodeSet] = field(default_factory=dict)
+    sets_at: float = 0
+    """When the metadata were asked for; 0 = never yet."""
     quotas: Quotas = field(default_factory=Quotas)
     """Read before the VMs were listed."""
     unread: Mapping[str, Unread] = field(default_factory=dict)

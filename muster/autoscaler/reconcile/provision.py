@@ -39,7 +39,8 @@ def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         node_set = observed.set_of(name)
         if node_set and node_set.choices:
             due[name] = node_set
-        else:
+        elif observed.sets_at >= started(tracked.node(name)).asked:
+            # Metadata from before SLURM asked may lack a set that has been added since.
             release[name] = Release(Evidence.NO_TEMPLATE, NO_TEMPLATE)
     for name in with_jobs(observed, tracked, release):
         due.pop(name, None)

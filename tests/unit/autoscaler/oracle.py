@@ -181,17 +181,22 @@ class Oracle:
             return None
         return asked, max(ran)
 
-    def restarted(self, now: float, lost: Collection[str]) -> None:
+    def restarted(
+        self, now: float, lost: Collection[str], called: Mapping[str, float]
+    ) -> None:
         """A daemon starts, which must guess when SLURM asked for some of the nodes it waits for.
 
         `lost`: their requests never came into the spool. Others are older than ResumeTimeout, and
         may belong to an earlier start: SLURM would have given the node up, by a right clock. That
         is an excuse, as the daemon before knew: the time counts from now, and ResumeTimeout may be
-        over before.
+        over before. `called`: when ResumeProgram ran for nodes; the daemon before had perhaps
+        noticed earlier that SLURM waits for them, and the time counts from this call now.
         """
-        for name, (asked, _, _) in self._asked.items():
+        for name, (asked, unreachable_s, idle_s) in self._asked.items():
             if name in lost or now - asked > self.resume_s:
                 self._asked[name] = now, self._unreachable_s, math.inf
+            elif called.get(name, asked) > asked:
+                self._asked[name] = called[name], unreachable_s, idle_s
         self._coming.clear()
 
     def unread(self, now: float, verdict_s: float, guessed: Mapping[str, float]) -> None:

@@ -204,6 +204,7 @@ class Rounds:
             observed = replace(observed, timeouts=Timeouts(resume_s=given["resume_timeout"]))
         return replace(
             observed,
+            sets_at=float(given.get("sets_at", now)),
             nodes_at=float(given.get("nodes_at", now)),
             vms_at=float(given.get("vms_at", now)),
         )

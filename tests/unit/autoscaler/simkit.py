@@ -156,6 +156,16 @@ class SimSpool:
         self.files[request.id] = request, asked, self.run.clock.skew_s
         self.woken = True
 
+    def called(self) -> dict[str, float]:
+        """Return when ResumeProgram ran for nodes that SLURM has not asked for since."""
+        asked_at = self.run.slurm.asked_at
+        return {
+            name: request.asked
+            for request, asked, _ in self.files.values()
+            for name in request.nodes
+            if asked_at[name] == asked
+        }
+
     # --- the daemon's side
 
     def wait(self, _seconds: float) -> bool:
@@ -365,7 +375,7 @@ class SimulatedRun:
             observe=self.observe,
             clock=self.clock,
         )
-        self.oracle.restarted(self.now, self.lost)
+        self.oracle.restarted(self.now, self.lost, self.spool.called())
         self.slurm_at = self.cloud_at = self.pass_at = self.now
         self.inbox.put(Called())
 

@@ -166,9 +166,18 @@ def test_only_a_daemon_that_could_not_know_may_delete_a_vm_that_came_late(
             oracle.listed([vm], time_asked)
         oracle.ran(vm, 400)
         if restarts:
-            oracle.restarted(400, ())
+            oracle.restarted(400, (), {})
         oracle.deleted(vm, works=False)
         assert oracle.wrong == ([] if restarts and asked >= 160 else says)
+
+
+def test_a_daemon_that_starts_counts_from_the_call_of_a_late_request() -> None:
+    for called_at, says in ((60, []), (0, ["debug-0 has no verdict after 350.0 s"])):
+        oracle = Oracle(300, 100)
+        oracle.asked("debug-0", 0)
+        oracle.restarted(100, (), {"debug-0": called_at})
+        oracle.released("debug-0", 350)
+        assert oracle.wrong == says
 
 
 def test_a_lost_request_that_is_called_late_excuses_no_node_that_has_its_verdict() -> None:
