@@ -16,8 +16,9 @@ from waiting import until
 pytestmark = pytest.mark.proof("adds modules to the cluster of test_split.py")
 
 NODE, LOGIN = "split-cpu-01", "split-login"
-FOLDER = "/var/tmp/examples"
-"""Of the login node and of the node: the cluster shares homes alone."""
+FOLDER = "/srv/examples"
+"""Of the login node and of the node: the cluster shares homes alone. Not in /var/tmp: what people
+have there on a node is removed when their last job on it ends."""
 JOB_SECONDS = 300
 
 PROGRAMS = {
