@@ -52,7 +52,7 @@ def with_boots(
     deleted = (deletion.vm for deletion in record.deletions.values())
     for vm in (*observed.vms.by_name.get(name, ()), *deleted):
         boot = tracked.boots.get(vm.id)
-        if boot is None or vm.created >= start.oldest:
+        if boot is None or vm.created >= start.accepted_from:
             continue
         if not is_coming_since(observed.timeouts, boot, start.asked):
             known[vm.id] = boot.ran_by

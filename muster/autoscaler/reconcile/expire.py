@@ -6,7 +6,7 @@ from dataclasses import replace
 from muster.autoscaler.reconcile.model import Power
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import POWERING_UP, NodeRecord, Phase
-from muster.autoscaler.reconcile.release_results import released
+from muster.autoscaler.reconcile.release_results import after_reading
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
 DELETION_S = 3600.0
@@ -16,7 +16,7 @@ for again."""
 
 def expire(observed: ObservedState, before: NodeRecord, name: str) -> NodeRecord:
     """Return a node's record without what is over."""
-    record = released(observed, before, name)
+    record = after_reading(observed, before, name)
     if record.phase in POWERING_UP:
         if not observed.is_powering_up(name):
             record = advanced(record, name, Evidence.NO_LONGER_ASKED, observed.nodes_at)

@@ -6,6 +6,7 @@ reading, also while lists lack its VM.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from enum import StrEnum
 from itertools import chain
 
 from muster.autoscaler.reconcile.expire import DELETION_S
@@ -24,7 +25,15 @@ from muster.autoscaler.reconcile.verdicts import Verdicts
 from muster.autoscaler.reconcile.vms import is_gone, is_left_over
 
 OFF = (Power.POWERING_DOWN, Power.OFF)
-LEFT_OVER = "it is from before SLURM asked for the node"
+
+
+class Unwanted(StrEnum):
+    """Why a VM may go."""
+
+    LEFT_OVER = "it is from before SLURM asked for the node"
+    RELEASED = "its node was released"
+    UNKNOWN = "SLURM knows no such node"
+    OFF = "its node is powered down"
 
 
 def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
@@ -39,7 +48,7 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         before = record.deletions.get(vm.id)
         why = _unwanted(observed, record, vm)
         if why:
-            urgent = why == LEFT_OVER
+            urgent = why is Unwanted.LEFT_OVER
             due = before is None or _is_due(observed, before) or (urgent and not before.urgent)
             if due and vm.status not in LEAVING and not is_gone(observed, record, vm):
                 failed_at = before.failed_at if before else 0.0
@@ -96,26 +105,27 @@ def _unlisted(observed: ObservedState, tracked: TrackedState) -> list[Deletion]:
     ]
 
 
-def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
-    """Why a VM may go; empty: it is wanted.
+def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> Unwanted | None:
+    """Why a VM may go; None: it is wanted.
 
     Two VMs of a node in service stay: it is not known on which one its slurmd runs.
     """
     node = observed.nodes.get(vm.name)
     if observed.is_powering_up(vm.name):
-        return LEFT_OVER if is_left_over(observed.timeouts, record, vm) else ""
+        left_over = is_left_over(observed.timeouts, record, vm)
+        return Unwanted.LEFT_OVER if left_over else None
     if record.phase is Phase.RELEASED:
         # Not before slurmctld shows the release: until then the node may come into service.
         works = vm.status not in NOT_UP
         up = node is not None and node.power is Power.UP
-        return "" if up and works else "its node was released"
+        return None if up and works else Unwanted.RELEASED
     asked = observed.asked.get(vm.name, 0)
     if record.insert or max(vm.created, asked) >= observed.nodes_at:
         # Somebody needed it after the states were read.
-        return ""
+        return None
     if node is None:
         # Counted from the first reading without it: one alone may be wrong, or be from before its
         # node was added.
         long = observed.nodes_at >= record.unknown_at + observed.timeouts.orphan_s
-        return "SLURM knows no such node" if record.unknown_at and long else ""
-    return "its node is powered down" if node.power in OFF else ""
+        return Unwanted.UNKNOWN if record.unknown_at and long else None
+    return Unwanted.OFF if node.power in OFF else None

@@ -146,7 +146,7 @@ def _noted(
     boot = tracked.boots.get(vm.id)
     if (
         vm.status != RUNNING
-        and vm.created < start.oldest
+        and vm.created < start.accepted_from
         and not is_coming_since(observed.timeouts, boot, start.asked)
     ):
         # It may have run before SLURM asked: a later list says what it is.

@@ -62,9 +62,10 @@ class Start:
 
     asked: float
     """When SLURM asked for it; without a request, not before this time."""
-    oldest: float
-    """A VM that was made before is from before SLURM asked: its registration is not accepted,
-    unless it has booted since."""
+    accepted_from: float
+    """slurmctld accepts the registration of a VM that was made from then on; of an older one only
+    if it has booted since. Earlier than `asked` by how much clocks may differ, or by how much the
+    request may have been late."""
     called: float = -math.inf
     """When SLURM called ResumeProgram last, by its request: mostly when it asked."""
     noticed_at: float = 0

@@ -21,7 +21,7 @@ def not_released(observed: ObservedState, record: NodeRecord, name: str, at: flo
     return advanced(record, name, Evidence.RELEASE_NOT_SHOWN, at).with_service_of(record)
 
 
-def released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
+def after_reading(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
     """Return a node's record after a new reading of slurmctld, where it was released."""
     if record.phase is not Phase.RELEASED:
         return record

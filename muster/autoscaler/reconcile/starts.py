@@ -6,7 +6,7 @@ from dataclasses import replace
 from muster.autoscaler.reconcile.model import Power
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
-from muster.autoscaler.reconcile.release_results import released
+from muster.autoscaler.reconcile.release_results import after_reading
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
 CALLED_S = 60.0
@@ -21,7 +21,7 @@ def with_start(
 ) -> NodeRecord:
     """Return the record of a node that SLURM waits for: its start begins, or goes on."""
     asked = observed.asked.get(name, -math.inf)
-    record = released(observed, before, name)
+    record = after_reading(observed, before, name)
     if record.phase is Phase.RELEASED:
         return record
     if record.start and asked > record.start.called and _is_of(record.start, asked):
@@ -75,8 +75,8 @@ def _with_request(start: Start, timeouts: Timeouts, asked: float) -> Start:
     """
     if asked > start.noticed_at:
         return replace(start, called=asked, noticed_at=0)
-    oldest = asked - timeouts.skew_s
-    return replace(start, asked=asked, oldest=oldest, called=asked, noticed_at=0)
+    accepted_from = asked - timeouts.skew_s
+    return replace(start, asked=asked, accepted_from=accepted_from, called=asked, noticed_at=0)
 
 
 def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> Start | None:
@@ -94,7 +94,7 @@ def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> 
         return None
     return Start(
         start.doubted_at,
-        start.oldest,
+        start.accepted_from,
         start.called,
         noticed_at=observed.now,
         ran_by=start.ran_by,
@@ -113,7 +113,7 @@ def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
     # some seconds ago, unless it did not answer, or this process was stopped.
     skew_s, first = observed.timeouts.skew_s, observed.now
     called = -math.inf if asked is None else asked
-    oldest = called - skew_s
+    accepted_from = called - skew_s
     if 0 < read_at < observed.nodes_at:
-        oldest, first = max(oldest, read_at - skew_s), max(read_at, first - STALE_S)
-    return Start(first, oldest, called, noticed_at=observed.now)
+        accepted_from, first = max(accepted_from, read_at - skew_s), max(read_at, first - STALE_S)
+    return Start(first, accepted_from, called, noticed_at=observed.now)

@@ -78,10 +78,10 @@ def is_left_over(timeouts: Timeouts, record: NodeRecord, vm: Vm) -> bool:
     another one and this time is over.
     """
     start, own = record.start, record.vm.id if record.vm else ""
-    if start is None or vm.created >= start.oldest or vm.id == own:
+    if start is None or vm.created >= start.accepted_from or vm.id == own:
         return False
     status = as_known(record, vm).status
     if status in NOT_UP:
         return True
     ran_by = start.ran_by.get(vm.id, vm.created + timeouts.made_s)
-    return (own != "" or status == RUNNING) and ran_by <= start.oldest
+    return (own != "" or status == RUNNING) and ran_by <= start.accepted_from

@@ -181,9 +181,7 @@ class Oracle:
             return None
         return asked, max(ran)
 
-    def restarted(
-        self, now: float, lost: Collection[str], called: Mapping[str, float]
-    ) -> None:
+    def restarted(self, now: float, lost: Collection[str], called: Mapping[str, float]) -> None:
         """A daemon starts, which must guess when SLURM asked for some of the nodes it waits for.
 
         `lost`: their requests never came into the spool. Others are older than ResumeTimeout, and

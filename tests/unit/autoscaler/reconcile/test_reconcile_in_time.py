@@ -493,7 +493,7 @@ class LateIsOlder(Planted):
         actions, after = reconcile(observed, tracked)
         for vm in observed.vms:
             start = after.node(vm.name).start
-            if start and vm.status == "RUNNING" and vm.created + 150 <= start.oldest:
+            if start and vm.status == "RUNNING" and vm.created + 150 <= start.accepted_from:
                 actions.append(Delete(vm, "it is from before SLURM asked", urgent=True))
         return actions, after
 
