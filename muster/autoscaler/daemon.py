@@ -149,6 +149,8 @@ class Daemon:
         """When the last pass was, or would have been."""
         self._gap_until = 0.0
         """The end of the last gap between two passes."""
+        self._blind_from = 0.0
+        """The end of the first gap since the last reading, or of one that took STALE_S."""
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -214,6 +216,8 @@ class Daemon:
         now = self._clock.monotonic()
         if now > self._pass_at + TICK_S + GAP_S:
             log.warning("no pass for %.0f s; re-reading all state", now - self._pass_at)
+            if self._read_at >= self._gap_until or now > self._pass_at + STALE_S:
+                self._blind_from = now
             self._gap_until = now
             self._inbox.put(Called())
         self._pass_at = now
@@ -228,9 +232,16 @@ class Daemon:
             self._decide()
 
     def _blind(self, now: float) -> bool:
-        """Whether what is known is from before a gap, and new readings may come soon."""
-        read_at = min(self.observed.nodes_at, self.observed.vms_at)
-        return read_at < self._gap_until and now < self._gap_until + STALE_S
+        """Whether what is known is from before a gap, and new readings may come soon.
+
+        Where each pass takes so long that it seems a gap, the first one counts: a slow daemon
+        decides.
+        """
+        return self._read_at < self._gap_until and now < self._blind_from + STALE_S
+
+    @property
+    def _read_at(self) -> float:
+        return min(self.observed.nodes_at, self.observed.vms_at)
 
     def _news(self, messages: list[Message]) -> dict[str, Any]:
         """Return what messages change in the observed state; keep the events for a decision."""

@@ -227,7 +227,11 @@ class SlurmReader:
 
     def _release(self, action: ReleaseNodes, nodes: Mapping[str, Node]) -> bool:
         names = tuple(
-            name for name in action.names if name in nodes and nodes[name].state == action.state
+            name
+            for name in action.names
+            if name in nodes
+            and nodes[name].state == action.state
+            and not (action.unused and nodes[name].busy)
         )
         try:
             if names:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from muster.autoscaler.reconcile.boots import boots_after, with_boots
 from muster.autoscaler.reconcile.expire import expire
+from muster.autoscaler.reconcile.jobs_over import jobs_over
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.records import NOTHING, Readings, TrackedState
 from muster.autoscaler.reconcile.starts import with_start
@@ -24,7 +25,12 @@ def apply_readings(observed: ObservedState, tracked: TrackedState) -> TrackedSta
         unlisted &= tracked.unlisted
     read_at = tracked.read.nodes_at if tracked.read else 0
     back_at = observed.nodes_at if 0 < read_at < observed.nodes_at - STALE_S else tracked.back_at
-    tracked = replace(tracked, back_at=back_at, boots=boots_after(observed, tracked))
+    tracked = replace(
+        tracked,
+        back_at=back_at,
+        boots=boots_after(observed, tracked),
+        jobs_over=jobs_over(observed, tracked),
+    )
     nodes = dict(tracked.nodes)
     for name in observed.powering_up():
         record = with_start(observed, tracked, nodes.get(name, NOTHING), name)

@@ -62,10 +62,17 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
             records[vm.name] = _withdrawn(record, before)
             deletions.append(Withdraw(vm))
     for deletion in _unlisted(observed, tracked):
-        record = records.get(deletion.vm.name) or tracked.node(deletion.vm.name)
-        if not _unwanted(observed, record, deletion.vm):
-            records[deletion.vm.name] = _withdrawn(record, deletion)
-            deletions.append(Withdraw(deletion.vm))
+        vm = deletion.vm
+        record = records.get(vm.name) or tracked.node(vm.name)
+        why = _unwanted(observed, record, vm)
+        if not why:
+            records[vm.name] = _withdrawn(record, deletion)
+            deletions.append(Withdraw(vm))
+        elif why is Unwanted.LEFT_OVER and not deletion.urgent:
+            # Its node waits for that deletion, which tells at once that the VM is gone, if it is.
+            now_urgent = replace(deletion, urgent=True)
+            records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, now_urgent))
+            deletions.append(Delete(vm, why, urgent=True))
     return Verdicts(records, actions=deletions)
 
 

@@ -299,6 +299,8 @@ class ReleaseNodes:
     before are left out."""
     vm_gone: bool = False
     """They have no VM any more, or one that has stopped: by its name, whatever SLURM says."""
+    unused: bool = False
+    """No job had them: nodes that one has when they are read directly before are left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,10 @@ class ObservedState:
 
     @cached_property
     def jobs(self) -> dict[str, Job]:
-        """Node -> the job that needs it and others: the largest one of its latest request."""
+        """Node -> the job that needs it and others: the largest one that its latest request names.
+
+        Of jobs that are over by a later reading `jobs_over` makes requests without.
+        """
         by_node: dict[str, Job] = {}
         for request in sorted(self.requests, key=lambda request: request.asked):
             if request.asked <= self.now - self.timeouts.resume_s:
@@ -135,21 +138,6 @@ class ObservedState:
             for job in sorted(request.jobs, key=lambda job: len(job.nodes)):
                 if len(job.nodes) > 1:
                     by_node |= dict.fromkeys(job.nodes, job)
-        return by_node
-
-    @cached_property
-    def all_jobs(self) -> dict[str, tuple[Job, ...]]:
-        """Node -> all jobs that have it: of its latest request, and of others since."""
-        by_node: dict[str, tuple[Job, ...]] = {}
-        for request in sorted(self.requests, key=lambda request: request.asked):
-            if request.asked <= self.now - self.timeouts.resume_s:
-                # As above.
-                continue
-            for name in request.nodes:
-                by_node.pop(name, None)
-            for job in request.jobs:
-                for name in (*job.nodes, *job.others):
-                    by_node[name] = (*by_node.get(name, ()), job)
         return by_node
 
     @property

@@ -4,7 +4,7 @@ By request, the oldest first, and in a request by job, in the order of SLURM_RES
 without a job come at the end of their request; those whose request was lost come last.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, groupby
 
 from muster.autoscaler.reconcile.allocate import NodeGroup
@@ -76,13 +76,17 @@ def due_nodes(observed: ObservedState, tracked: TrackedState) -> list[str]:
 
 
 def without_unready_jobs(
-    observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
+    observed: ObservedState,
+    tracked: TrackedState,
+    due: Mapping[str, NodeSet],
+    released: Collection[str],
 ) -> dict[str, NodeSet]:
     """Return the nodes that are due, without those of jobs of which another node is not due yet.
 
     A job's nodes are asked for by one insert, or room could be found for a part of them only, and
     in several places. They wait for a VM of one that must be gone first, or that an earlier daemon
-    may have made; the job could not begin without that node.
+    may have made; the job could not begin without that node. Nor do they get a VM while one of them
+    is released, until slurmctld shows whether another job has them.
     """
     unready: dict[int, bool] = {}
     ready: dict[str, NodeSet] = {}
@@ -91,6 +95,9 @@ def without_unready_jobs(
         if job and job.id not in unready:
             unready[job.id] = any(
                 other not in due and _will_be_due(observed, tracked, other) for other in job.nodes
+            ) or any(
+                other in released or tracked.node(other).phase is Phase.RELEASED
+                for other in (*job.nodes, *job.others)
             )
         if not job or not unready[job.id]:
             ready[name] = node_set

@@ -22,7 +22,6 @@ from muster.autoscaler.reconcile.model import CapacityPool, Choice, Insert, Node
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.order import due_nodes, queued, without_unready_jobs
 from muster.autoscaler.reconcile.records import NodeRecord, TrackedState, started
-from muster.autoscaler.reconcile.release import with_jobs
 from muster.autoscaler.reconcile.transitions import Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 
@@ -42,9 +41,7 @@ def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         elif observed.sets_at >= started(tracked.node(name)).asked:
             # Metadata from before SLURM asked may lack a set that has been added since.
             release[name] = Release(Evidence.NO_TEMPLATE, NO_TEMPLATE)
-    for name in with_jobs(observed, tracked, release):
-        due.pop(name, None)
-    due = without_unready_jobs(observed, tracked, due)
+    due = without_unready_jobs(observed, tracked, due, release)
     if not due:
         return Verdicts(release=release)
     placed: dict[tuple[str, Choice, int], tuple[NodeGroup, list[str]]] = {}

@@ -21,6 +21,7 @@ from muster.autoscaler.reconcile.apply_readings import apply_readings
 from muster.autoscaler.reconcile.apply_results import apply_results
 from muster.autoscaler.reconcile.garbage_collect import collect_garbage
 from muster.autoscaler.reconcile.in_service import check_in_service
+from muster.autoscaler.reconcile.jobs_over import check_jobs_over, without_jobs_over
 from muster.autoscaler.reconcile.model import Action, Close
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import check_powering_up
@@ -29,7 +30,7 @@ from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.reconcile.verdicts import Release
 
 # Garbage last: the VM of a node that is released now is deleted, and it is not asked for again.
-PARTS = (check_powering_up, check_in_service, provision, collect_garbage)
+PARTS = (check_powering_up, check_in_service, check_jobs_over, provision, collect_garbage)
 
 
 def track(observed: ObservedState, tracked: TrackedState) -> TrackedState:
@@ -40,12 +41,13 @@ def track(observed: ObservedState, tracked: TrackedState) -> TrackedState:
 def reconcile(observed: ObservedState, tracked: TrackedState) -> tuple[list[Action], TrackedState]:
     """Return the actions, in the order to do them, and the tracked state after them."""
     after = track(observed, tracked)
+    observed = without_jobs_over(observed, after)
     released: dict[str, Release] = {}
     actions: list[Action] = []
     for part in PARTS:
         verdicts = part(observed, after)
         after = verdicts.after(after)
-        now_released = release.with_jobs(observed, after, verdicts.release)
+        now_released = release.due(observed, after, verdicts.release)
         after = after.with_nodes(release.records(after, now_released, observed.now))
         released |= now_released
         actions += verdicts.actions

@@ -53,7 +53,7 @@ class Evidence(StrEnum):
     ROOM = "a capacity pool has room for it"
     NO_TEMPLATE = "its set is not in the controller's metadata"
     NO_PLACE = "no choice of its set has room for it"
-    JOB_RELEASED = "another node is released, and its job needs both"
+    JOB_RELEASED = "no job has it, and the one that it was asked for was queued again"
 
     # in service
     GIVEN_UP = "SLURM or Muster has taken it down, and nobody brings it up"

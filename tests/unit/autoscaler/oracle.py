@@ -136,6 +136,10 @@ class Oracle:
         if self.healthy in name and took > self.healthy_s:
             self.wrong.append(f"{name} is healthy and is released after {took:.1f} s")
 
+    def unused(self, name: str, job: int) -> None:
+        """A node is released for no job has it; one has it, and the daemon could see that."""
+        self.wrong.append(f"{name} is released as no job has it, and job {job} has it")
+
     def held(self, name: str, vm: Place | None, *, busy: bool, unseen: bool) -> None:
         """A node is released that somebody has drained or set down; `unseen` as in `released`.
 

@@ -77,7 +77,14 @@ def fold(names: Any) -> str:
 def node(name: str, text: str) -> Node:
     states, _, reason = text.partition(": ")
     power, *flags = states.split()
-    return Node(name, POWER[power], reason=reason, **dict.fromkeys(flags, True))
+    # SLURM waits for a node for the sake of a job, mostly: `powering_up unused` has none.
+    busy = power == "powering_up" and "unused" not in flags
+    return Node(
+        name,
+        POWER[power],
+        reason=reason,
+        **{"busy": busy, **{flag: True for flag in flags if flag != "unused"}},
+    )
 
 
 def vm(name: str, text: str) -> Vm:

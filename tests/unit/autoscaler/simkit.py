@@ -61,6 +61,7 @@ FAULTS = (
     "spool read-only",
     "request lost",
     "request late",
+    "job cancelled",
 )
 KILLED, STOPPED, STOPPED_WITH_STATES = 0.04, 0.005, 0.03
 """Parts of the rates of these faults, at each call of the daemon; the last one between slurmctld's
@@ -87,6 +88,8 @@ OFF_AGAIN_S = 3.0
 """So long the daemon may not see that slurmctld has a node as off again."""
 LATE_S = 60.0
 """So late ResumeProgram may run."""
+UNUSED = "no job has it any more: "
+"""So begins the reason of a node that is released for the sake of its job."""
 READ_S = 32.0
 """By then the daemon has read slurmctld's states, and takes a node without a request for one whose
 request is lost."""
@@ -216,9 +219,18 @@ class SimSlurm:
 
     def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
         assert reason
+        if reason.startswith(UNUSED):
+            self._check_unused(names)
         if in_service:
             self._update(tuple(names), self.run.slurm.set_down)
         self._update(tuple(names), self.run.slurm.release_nodes)
+
+    def _check_unused(self, names: Iterable[str]) -> None:
+        run = self.run
+        for task in run.slurm.running:
+            if task.allocated < self.known_at:
+                for name in set(task.nodes).intersection(names):
+                    run.oracle.unused(name, task.id)
 
     def _update(self, names: tuple[str, ...], update: Update) -> None:
         run = self.run
@@ -422,7 +434,8 @@ class SimulatedRun:
             if self.slurm.quiet and not self.cloud.vms and not self.spool.files:
                 break
         wrong = self.oracle.end(self.now)
-        over = sorted([*self.slurm.done, *self.slurm.forgotten])
+        slurm = self.slurm
+        over = sorted([*slurm.done, *slurm.forgotten, *slurm.cancelled])
         if over != list(range(1, self.slurm.submitted + 1)):
             wrong.append("not all jobs have ended")
         return wrong
@@ -574,6 +587,9 @@ class SimulatedRun:
                 self._step_clock(sign * 0.1 * 6000 ** random.random())
         if now >= self.away_until:
             self._strike_nodes()
+            starting = [task for task in self.slurm.running if not task.started]
+            if starting and faults.strike("job cancelled", 0.3):
+                self.slurm.cancel(random.choice(starting))
 
     def _strike_nodes(self) -> None:
         """Perhaps something happens to a node in service."""

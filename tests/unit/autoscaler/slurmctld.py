@@ -98,6 +98,7 @@ class Slurmctld:
     done: list[int] = field(default_factory=list)
     forgotten: list[int] = field(default_factory=list)
     """Jobs that are lost, because it was killed before it saved them."""
+    cancelled: list[int] = field(default_factory=list)
     off_again: set[str] = field(default_factory=set)
     """Nodes that it had powered up when it was killed, does not know that, and has not asked for
     since: who calls `resume` takes them out."""
@@ -143,6 +144,13 @@ class Slurmctld:
         """Submit a job for nodes of a set."""
         self.submitted += 1
         self.waiting.append(Task(self.submitted, node_set, size, seconds, self.now))
+
+    def cancel(self, task: Task) -> None:
+        """`scancel` for a job that waits for its nodes: they go on to power up."""
+        self.running.remove(task)
+        self.cancelled.append(task.id)
+        for name in task.nodes:
+            self._is_idle(name)
 
     def recover(self, saved: Saved) -> None:
         """It starts after it was killed: what it had not saved happens again, or never was."""
@@ -418,7 +426,8 @@ class Slurmctld:
                 name
                 for name, node in self.nodes.items()
                 if f"-{task.node_set}-" in name
-                and node.power in {Power.OFF, Power.UP}
+                # One that powers up is not asked for again.
+                and node.power is not Power.POWERING_DOWN
                 and not (node.busy or node.down or node.drained or node.leaving)
             ]
             if len(free) < task.size:

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from oracle import Oracle
 from schedules import RATES, SEED, Schedule, schedules
 from simcloud import BETWEEN, CODES, NO_TOKEN, OPERATION_ERRORS, SimCloud, place
-from simkit import FAULTS, STOPPED, STOPPED_WITH_STATES, SimSpool, SimulatedRun
+from simkit import FAULTS, STOPPED, STOPPED_WITH_STATES, UNUSED, SimSpool, SimulatedRun
 from simtime import VirtualClock
 
 from muster.autoscaler import daemon, readers
@@ -780,6 +780,30 @@ class BootsThroughGap(Planted):
         return reconcile(observed, replace(tracked, back_at=0))
 
 
+class ReleasedForAJobOfBefore(Planted):
+    """The nodes of a request's job are released with one of them, whoever has them by now."""
+
+    says = "is released as no job has it"
+    needs = ("job cancelled",)
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        released = [
+            action
+            for action in actions
+            if isinstance(action, ReleaseNodes) and action.state[0] is Power.POWERING_UP
+        ]
+        for action in released:
+            for job in (job for request in observed.requests for job in request.jobs):
+                names = [name for name in job.nodes if observed.is_powering_up(name)]
+                others = tuple(name for name in names if name not in action.names)
+                if others and len(others) < len(names):
+                    actions.append(ReleaseNodes(others, UNUSED + action.reason, action.state))
+        return actions, after
+
+
 class NoTokenForLong(Planted):
     """After an outage of the token endpoint there is no token for ten minutes."""
 
@@ -832,6 +856,7 @@ PLANTED = (
     ReleasedAfterStop,
     DeletesByOldStates,
     BootsThroughGap,
+    ReleasedForAJobOfBefore,
     NoTokenForLong,
     InsertsBehindDeletions,
 )
