@@ -314,6 +314,16 @@ def test_after_a_gap_a_request_is_met_also_while_slurmctld_does_not_answer(
     assert [type(action) for action in harness.done] == [Insert]
 
 
+def test_a_daemon_whose_passes_are_all_slow_decides(harness: DaemonHarness) -> None:
+    """Each seems a gap, and what is known is from before it."""
+    harness.resume()
+    for _ in range(10):
+        harness.read()
+        harness.clock.passes(7)
+        harness.reconcile()
+    assert [type(action) for action in harness.done] == [Insert]
+
+
 def test_what_slurmctld_says_after_a_gap_is_known_although_the_cloud_does_not_answer(
     harness: DaemonHarness,
 ) -> None:

@@ -121,6 +121,16 @@ def test_a_node_that_somebody_holds_now_is_not_released(
     assert (released, released.at) == (Released(action), clock.monotonic())
 
 
+def test_a_node_that_a_job_has_by_now_is_not_released_as_unused() -> None:
+    """SLURM gives a node that powers up to further jobs."""
+    now = [Node(name, Power.POWERING_UP, busy=name == NODES[0]) for name in NODES]
+    slurm, clock, inbox = Mock(nodes=lambda: now), SetClock(), Inbox()
+    reader = SlurmReader(slurm, inbox, Failures(inbox, clock), Pace(), clock)
+    reader.release(clock.monotonic(), ReleaseNodes(NODES, "no job", now[0].state, unused=True))
+    reader.read()
+    assert [call.args[0] for call in slurm.release_nodes.call_args_list] == [NODES[1:]]
+
+
 def test_a_release_that_waited_too_long_is_decided_again_by_the_next_states() -> None:
     node = Node("lab-debug-0", Power.POWERING_UP)
     clock, inbox = SetClock(), Inbox()
