@@ -318,7 +318,8 @@ def test_a_daemon_whose_passes_are_all_slow_decides(harness: DaemonHarness) -> N
     """Each seems a gap, and what is known is from before it."""
     harness.resume()
     for _ in range(10):
-        harness.read()
+        harness.daemon.slurm_reader.read()
+        harness.daemon.cloud_reader.read()
         harness.clock.passes(7)
         harness.reconcile()
     assert [type(action) for action in harness.done] == [Insert]
