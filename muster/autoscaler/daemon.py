@@ -150,7 +150,8 @@ class Daemon:
         self._gap_until = 0.0
         """The end of the last gap between two passes."""
         self._blind_from = 0.0
-        """The end of the first gap since the last reading, or of one that took STALE_S."""
+        """The end of the first gap since the last decision, or of one that took STALE_S; 0: there
+        was none."""
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -216,7 +217,7 @@ class Daemon:
         now = self._clock.monotonic()
         if now > self._pass_at + TICK_S + GAP_S:
             log.warning("no pass for %.0f s; re-reading all state", now - self._pass_at)
-            if self._read_at >= self._gap_until or now > self._pass_at + STALE_S:
+            if not self._blind_from or now > self._pass_at + STALE_S:
                 self._blind_from = now
             self._gap_until = now
             self._inbox.put(Called())
@@ -227,7 +228,9 @@ class Daemon:
             self._begin_pass(now)
             self.tracked = track(self.observed, self.tracked)
             self.observe(self.observed, self.tracked, ())
-        elif now >= self._due_at:
+            return
+        self._blind_from = 0.0
+        if now >= self._due_at:
             self._begin_pass(now)
             self._decide()
 
@@ -235,13 +238,10 @@ class Daemon:
         """Whether what is known is from before a gap, and new readings may come soon.
 
         Where each pass takes so long that it seems a gap, the first one counts: a slow daemon
-        decides.
+        decides once in STALE_S.
         """
-        return self._read_at < self._gap_until and now < self._blind_from + STALE_S
-
-    @property
-    def _read_at(self) -> float:
-        return min(self.observed.nodes_at, self.observed.vms_at)
+        read_at = min(self.observed.nodes_at, self.observed.vms_at)
+        return read_at < self._gap_until and now < self._blind_from + STALE_S
 
     def _news(self, messages: list[Message]) -> dict[str, Any]:
         """Return what messages change in the observed state; keep the events for a decision."""
