@@ -18,7 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import http_batch
-from muster.autoscaler.compute.credentials import Token
+from muster.autoscaler.compute.credentials import NO_TOKEN, Token
 from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
 from muster.autoscaler.compute.refusals import Refusals
 from muster.autoscaler.compute.server_time import ServerTime
@@ -63,6 +63,11 @@ def may_pass(error: CloudError) -> bool:
     if error.status >= SERVER_ERROR:
         return error.status != NOT_IMPLEMENTED and error.reason != NO_ROOM
     return error.status in (0, UNAUTHORIZED)
+
+
+def is_outcome_unknown(error: CloudError) -> bool:
+    """Whether Google may have done what was asked."""
+    return may_pass(error) and error.status != UNAUTHORIZED and error.reason != NO_TOKEN
 
 
 def pause_s(tried: int) -> float:
@@ -134,28 +139,32 @@ class Transport:
         that are not `urgent` leave half of the rate limit's bucket to those that are.
 
         Raises:
-            CloudError: it was refused, or has no answer by `until` (Clock.monotonic).
+            CloudError: it was refused, or has no answer by `until` (Clock.monotonic). Of several
+                tries that may pass it is the last one without an answer: Google may have done it.
 
         """
         target = f"{path}?{urlencode(query)}" if query else path
         content = None if body is None else json.dumps(body).encode()
         failed: CloudError | None = None
+        unanswered: CloudError | None = None
         for tried in count():
             try:
                 for group in groups:
                     self.buckets[group].take(until, urgent=urgent)
                 return self._once(method, verb, target, content, until)
             except TooLateError:
-                raise failed or _too_late(method) from None
+                raise unanswered or failed or _too_late(method) from None
             except CloudError as error:
                 failed = error
+            if is_outcome_unknown(failed):
+                unanswered = failed
             if limited(failed):
                 self.buckets[groups[0]].slow()
             elif not may_pass(failed):
                 raise failed
             self.refusals.add(method, failed.reason, f"{verb} {path}: {failed.reason} {failed}")
             if not self.pause(pause_s(tried), until):
-                raise failed
+                raise unanswered or failed
         raise AssertionError
 
     def pages(
