@@ -171,6 +171,9 @@ test: setup vm-packages ## What every change must pass (SINCE=main: what the cha
 proof: setup vm-packages ## The rest, before a release (LAYER=vm: one layer)
 	@python tests/prove.py proof $(patsubst %,--layer %,$(LAYER))
 
+# Its cache is that of all checkouts. A second process would not wait for a locked cache, but fail.
+MYPY := flock $(HOME)/.cache/muster/mypy.lock mypy --cache-dir $(HOME)/.cache/muster/mypy
+
 # Needs Go. No other tool here checks the schema of workflows.
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
@@ -178,11 +181,12 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	@ruff check .
 	@ruff format --check .
-	@mypy
+	@mkdir -p ~/.cache/muster
+	@$(MYPY)
 	@# With the oldest Python of the systems that roles support, that of Ubuntu 22.04.
-	@mypy --python-version 3.10 $$(python tests/host_python.py)
+	@$(MYPY) --python-version 3.10 $$(python tests/host_python.py)
 	@yamllint --strict .
-	@ansible-lint --offline
+	@python tests/lint_ansible.py
 	@if command -v go >/dev/null; then go run $(ACTIONLINT) .github/workflows/*.yml; \
 	  else echo "actionlint: skipped, Go is not installed"; fi
 	@git grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- ':!*.j2' ':!*.md' ':!*.py' | xargs shellcheck --severity=warning
