@@ -40,6 +40,9 @@ $(foreach goal,$(MAKECMDGOALS),$(foreach name,$(filter-out $(of-$(goal)),$(given
 # Tests start `make` too: variables of this one's command line are not theirs.
 unexport MAKEFLAGS
 
+# Tests start hundreds of Python programs, each of which would compile the project's modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 export RELEASE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
