@@ -16,6 +16,7 @@ from muster.render import role_variables
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = "group_vars/all/cluster.yml"
+DEFINITION = {"import_playbook": str(ROOT / "ansible/definition.yml")}
 HOSTS_OF = "{{ groups.role_%s | default('!all') }}"
 
 
@@ -31,8 +32,7 @@ def play(
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """Run definition.yml and these plays; return the process and the plays' results."""
     site = inventory.parent / "site.yml"
-    first = {"import_playbook": str(ROOT / "ansible/definition.yml")}
-    site.write_text(yaml.safe_dump([first, *plays]))
+    site.write_text(yaml.safe_dump([DEFINITION, *plays]))
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("ansible-playbook")),
@@ -77,6 +77,7 @@ def test_a_wrong_definition_ends_the_run_with_its_lines(inventory: Path) -> None
 
 
 def test_each_host_has_its_variables_and_is_in_the_groups_of_its_roles(inventory: Path) -> None:
+    """Also where a run has two playbooks, with their first play each."""
     with (inventory / CLUSTER).open("a") as file:
         file.write("  nvidia: {modules: proprietary}\n")
     done, plays = play(
@@ -84,6 +85,8 @@ def test_each_host_has_its_variables_and_is_in_the_groups_of_its_roles(inventory
         shown("all", "munge_threads", "base_hostname", "base_hosts"),
         shown(HOSTS_OF % "nvidia_driver", "nvidia_driver_gpus"),
         shown(HOSTS_OF % "nfs_server", "nfs_server_exports"),
+        DEFINITION,
+        shown(HOSTS_OF % "nvidia_driver", "nvidia_driver_gpus"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Could not match" not in done.stderr
@@ -98,9 +101,11 @@ def test_each_host_has_its_variables_and_is_in_the_groups_of_its_roles(inventory
     assert addresses["lab-access"] in json.dumps(hosts)
     assert set(results(plays, 2)) == {"lab-gpu-01", "lab-gpu-02"}
     assert results(plays, 3) == {}
+    assert set(results(plays, 5)) == {"lab-gpu-01", "lab-gpu-02"}
 
 
 def test_a_variable_that_the_inventory_sets_stays(inventory: Path) -> None:
+    """One that a single host sets is made for the others."""
     # Templates too: of what is known when they are used.
     value = "\"{{ 3 + (inventory_hostname == 'lab-cpu-01') | int }}\"\n"
     names = {
@@ -112,9 +117,15 @@ def test_a_variable_that_the_inventory_sets_stays(inventory: Path) -> None:
         path = inventory / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name}: {value}")
-    done, plays = play(inventory, shown("lab-cpu-01", *names.values()))
+    with (inventory / "host_vars/lab-cpu-01.yml").open("a") as file:
+        file.write("base_hosts: []\n")
+    done, plays = play(
+        inventory, shown("lab-cpu-01", *names.values()), shown("compute", "base_hosts")
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert results(plays, 1)["lab-cpu-01"] == dict.fromkeys(names.values(), 4)
+    counts = {host: len(shown["base_hosts"]) for host, shown in results(plays, 2).items()}
+    assert counts == {"lab-cpu-01": 0, "lab-cpu-02": 5, "lab-gpu-01": 5, "lab-gpu-02": 5}
 
 
 def test_the_command_line_s_variable_stays(inventory: Path) -> None:
@@ -131,12 +142,12 @@ def test_the_command_line_s_variable_stays(inventory: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [("--start-at-task", "Make groups and people"), ("--step",), ("--skip-tags", "always,mail")],
+    [("--start-at-task", "Make those of each host"), ("--step",), ("--skip-tags", "always,mail")],
     ids=lambda options: options[0],
 )
 def test_a_run_without_its_first_play_is_refused(inventory: Path, options: tuple[str, ...]) -> None:
     """Roles would take their defaults, which remove people and modulefiles."""
-    command = ["ansible-playbook", "-i", str(inventory), *options, "ansible/site.yml"]
+    command = ["ansible-playbook", "-i", str(inventory), *options, "ansible/packages.yml"]
     done = subprocess.run(
         [str(Path(sys.executable).with_name(command[0])), *command[1:]],
         cwd=ROOT,
@@ -152,15 +163,6 @@ def test_a_run_without_its_first_play_is_refused(inventory: Path, options: tuple
     assert "TASK [" not in done.stdout
 
 
-def test_two_playbooks_in_one_run_have_their_first_play_each(inventory: Path) -> None:
-    with (inventory / CLUSTER).open("a") as file:
-        file.write("  nvidia: {modules: proprietary}\n")
-    again = {"import_playbook": str(ROOT / "ansible/definition.yml")}
-    done, plays = play(inventory, again, shown(HOSTS_OF % "nvidia_driver", "nvidia_driver_gpus"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert set(results(plays, 2)) == {"lab-gpu-01", "lab-gpu-02"}
-
-
 def test_a_value_that_cannot_be_computed_yet_is_named(inventory: Path) -> None:
     (inventory / "group_vars/compute.yml").write_text('nfs_client_mounts: "{{ no_such }}"\n')
     done, plays = play(inventory, shown("all", "munge_threads"))
@@ -169,15 +171,6 @@ def test_a_value_that_cannot_be_computed_yet_is_named(inventory: Path) -> None:
     assert "nfs_client_mounts is needed before the first host is touched" in told
     # No host is configured when one has no variables.
     assert len(plays) == 1
-
-
-def test_a_variable_that_one_host_sets_is_made_for_the_others(inventory: Path) -> None:
-    (inventory / "host_vars").mkdir()
-    (inventory / "host_vars/lab-cpu-01.yml").write_text("base_hosts: []\n")
-    done, plays = play(inventory, shown("compute", "base_hosts"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = {host: len(shown["base_hosts"]) for host, shown in results(plays, 1).items()}
-    assert counts == {"lab-cpu-01": 0, "lab-cpu-02": 5, "lab-gpu-01": 5, "lab-gpu-02": 5}
 
 
 def with_variables(inventory: Path, text: str) -> Path:
