@@ -9,10 +9,10 @@ rendezvous c10d: "use_libuv was requested but PyTorch was build without libuv su
 import os
 from typing import Any
 
-from torch import distributed
+from torch import distributed  # type: ignore[import-not-found]
 
 
-class Store(distributed.TCPStore):
+class Store(distributed.TCPStore):  # type: ignore[misc]
     """The store of the rendezvous, without libuv."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -24,7 +24,7 @@ if os.environ.get("USE_LIBUV") == "0":
     distributed.TCPStore = Store
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
 
-from torch.distributed import run  # noqa: E402
+from torch.distributed import run  # type: ignore[import-not-found]  # noqa: E402
 
 if __name__ == "__main__":
     run.main()
