@@ -74,7 +74,7 @@ $(VENV)/.complete: requirements.txt pyproject.toml muster_sandbox/pyproject.toml
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	@awk '/^uv==/ {uv = 1; print; next} /^[a-z]/ {uv = 0} uv' requirements.txt > $(VENV)/uv.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements.txt
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable . --editable muster_sandbox
 	@touch $@
 
