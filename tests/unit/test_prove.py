@@ -33,7 +33,7 @@ def checkout(tmp_path: Path) -> Iterator[Path]:
     for name in ("prove.py", "changes.py", "since.py", "file_dependencies.py", "process_tree.py"):
         shutil.copy(Path(prove.__file__).with_name(name), tmp_path / "tests")
     (tmp_path / "build").mkdir()
-    (tmp_path / ".gitignore").write_text("/build/\n")
+    (tmp_path / ".gitignore").write_text("/build/\n__pycache__/\n")
     (tmp_path / "Makefile").write_text(MAKEFILE)
     (tmp_path / "build/fails").write_text("")
     commit(tmp_path)
