@@ -30,8 +30,8 @@ from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request, reply
 from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
-SOON_S = 20
-"""How long a test waits for an event, at most."""
+SOON_S = 90
+"""How long a test waits for an event, at most: on a busy machine a thousand calls take a minute."""
 MACHINE_TYPE = "c2-standard-4"
 CHOICE = Choice(f"{P}/global/instanceTemplates/lab-debug-1", ZONE, MACHINE_TYPE)
 BUSY = ApiError(503, "backendError", "Internal error, please try again.")
