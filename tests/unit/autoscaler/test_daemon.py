@@ -58,8 +58,8 @@ class SimulatedSlurm:
         self.reasons: dict[str, str] = {}
         self.preempted: set[str] = set()
         """Nodes that are draining because Google preempts their VM, and whose jobs do not end."""
-        self.allocated: set[str] = set()
-        """Nodes that jobs wait for."""
+        self.jobs: dict[int, list[str]] = {}
+        """Jobs that wait for nodes."""
         self.away = False
         self.lock = threading.Lock()
 
@@ -76,7 +76,8 @@ class SimulatedSlurm:
     def node(self, name: str, power: Power) -> Node:
         if name in self.preempted and power is Power.UP:
             return Node(name, power, drained=True, busy=True, leaving=True, reason=PREEMPTED)
-        return Node(name, power, busy=power is Power.POWERING_UP and name in self.allocated)
+        has_job = any(name in nodes for nodes in self.jobs.values())
+        return Node(name, power, busy=power is Power.POWERING_UP and has_job)
 
     def running(self) -> set[str]:
         vms = self.harness.cloud.server.do(
@@ -90,6 +91,10 @@ class SimulatedSlurm:
             for name in names:
                 self.states[name] = Power.POWERING_DOWN
                 self.reasons[name] = reason
+            # Its jobs are queued again: they have no other node either.
+            self.jobs = {
+                job: nodes for job, nodes in self.jobs.items() if set(names).isdisjoint(nodes)
+            }
 
     def resume(self, *names: str, jobs: dict[int, list[str]] | None = None) -> None:
         waiting = [
@@ -97,7 +102,7 @@ class SimulatedSlurm:
         ]
         with self.lock:
             self.states |= dict.fromkeys(names, Power.POWERING_UP)
-            self.allocated.update(*(jobs or {}).values())
+            self.jobs |= jobs or {}
         resume_file = json.dumps({"jobs": waiting}).encode()
         power_save_program.write(str(self.spool), "resume", ",".join(names), resume_file)
         power_save_program.wake(str(self.spool))
@@ -245,6 +250,7 @@ def test_twenty_resume_programs_at_once_share_one_limiter(
             words = [sys.executable, "-IS", program, ",".join(pair)]
             running.append(subprocess.Popen(words, env={"SLURM_RESUME_FILE": str(resume_file)}))
         service.slurm.states |= dict.fromkeys(names, Power.POWERING_UP)
+        service.slurm.jobs = {job: list(pair) for job, pair in enumerate(pairs, 1)}
         assert [process.wait(SOON_S) for process in running] == [0] * len(pairs)
     until(lambda: service.slurm.all_are(Power.UP, *names), 2 * SOON_S)
     # One call for each job, or for each node if too many bulk operations run.
