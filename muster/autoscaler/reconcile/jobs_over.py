@@ -16,18 +16,17 @@ from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 OFF = (Power.POWERING_DOWN, Power.OFF)
 
 
-def jobs_over(observed: ObservedState, tracked: TrackedState) -> Mapping[str, tuple[Job, ...]]:
+def jobs_over(observed: ObservedState, tracked: TrackedState) -> Mapping[str, Mapping[int, Job]]:
     """Return `TrackedState.jobs_over` after the newest reading of slurmctld."""
-    over: dict[str, tuple[Job, ...]] = {}
+    over: dict[str, Mapping[int, Job]] = {}
     for request in observed.requests:
-        known = tracked.jobs_over.get(request.id, ())
+        jobs = tracked.jobs_over.get(request.id, {})
         if observed.nodes_at >= request.asked:
             # A job's nodes are allocated before SLURM calls ResumeProgram.
-            known += tuple(
-                job for job in request.jobs if job not in known and _is_over(observed, job)
-            )
-        if known:
-            over[request.id] = known
+            left = (job for job in request.jobs if job.id not in jobs)
+            jobs = {**jobs, **{job.id: job for job in left if _is_over(observed, job)}}
+        if jobs:
+            over[request.id] = jobs
     return over
 
 
@@ -42,8 +41,8 @@ def without_jobs_over(observed: ObservedState, tracked: TrackedState) -> Observe
         return observed
     requests = []
     for request in observed.requests:
-        over = tracked.jobs_over.get(request.id, ())
-        left = tuple(job for job in request.jobs if job not in over)
+        over = tracked.jobs_over.get(request.id, {})
+        left = tuple(job for job in request.jobs if job.id not in over)
         requests.append(replace(request, jobs=left) if over else request)
     return replace(observed, requests=requests)
 
@@ -61,7 +60,7 @@ def check_jobs_over(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         if request.asked <= observed.now - observed.timeouts.resume_s:
             # It was closed, and its file could not be removed.
             continue
-        for job in tracked.jobs_over.get(request.id, ()):
+        for job in tracked.jobs_over.get(request.id, {}).values():
             names = (*job.nodes, *job.others)
             if down := next((name for name in names if _is_down(observed, tracked, name)), None):
                 reason = f"no job has it any more: one needed it and {down}, which is powered down"
@@ -78,9 +77,9 @@ def check_jobs_over(observed: ObservedState, tracked: TrackedState) -> Verdicts:
 def _is_down(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     """Whether a node is powered down; a released one in service is when its jobs have ended."""
     node = observed.nodes.get(name)
-    if node is None or observed.is_powering_up(name):
+    if node is None or not (node.power in OFF or tracked.node(name).released_at > 0):
         return False
-    return node.power in OFF or tracked.node(name).released_at > 0
+    return not observed.is_powering_up(name)
 
 
 def _is_unused(observed: ObservedState, tracked: TrackedState, name: str) -> bool:

@@ -299,8 +299,8 @@ class TrackedState:
     """Zones that Google has not reached since the first list."""
     boots: Mapping[str, Boot] = field(default_factory=dict)
     """By VM's id."""
-    jobs_over: Mapping[str, tuple[Job, ...]] = field(default_factory=dict)
-    """Request's id -> its jobs that a later reading showed to have a node no more."""
+    jobs_over: Mapping[str, Mapping[int, Job]] = field(default_factory=dict)
+    """Request's id -> its jobs, by their id, that a later reading showed to have a node no more."""
     read: Readings | None = None
     """As of this pass."""
     fresh: bool = False
