@@ -22,7 +22,7 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
     """Return the tracked state after the results since the last pass."""
     events = (*observed.events, *overdue(observed, tracked))
     if not events:
-        return replace(tracked, changed=())
+        return replace(tracked, changed=()) if tracked.changed else tracked
     nodes = dict(tracked.nodes)
     inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
     for event in events:
