@@ -18,10 +18,12 @@ from urllib3.exceptions import HTTPError
 
 from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import http_batch
-from muster.autoscaler.compute.credentials import NO_TOKEN, Token
+from muster.autoscaler.compute.credentials import Token
+from muster.autoscaler.compute.errors import of_call
 from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
 from muster.autoscaler.compute.refusals import Refusals
 from muster.autoscaler.compute.server_time import ServerTime
+from muster.autoscaler.reconcile.retry_policy import is_outcome_unknown
 from muster.gcp.api import NOT_FOUND, CloudError, refused
 
 CONNECTIONS = 96
@@ -63,11 +65,6 @@ def may_pass(error: CloudError) -> bool:
     if error.status >= SERVER_ERROR:
         return error.status != NOT_IMPLEMENTED and error.reason != NO_ROOM
     return error.status in (0, UNAUTHORIZED)
-
-
-def is_outcome_unknown(error: CloudError) -> bool:
-    """Whether Google may have done what was asked."""
-    return may_pass(error) and error.status != UNAUTHORIZED and error.reason != NO_TOKEN
 
 
 def pause_s(tried: int) -> float:
@@ -156,7 +153,7 @@ class Transport:
                 raise unanswered or failed or _too_late(method) from None
             except CloudError as error:
                 failed = error
-            if is_outcome_unknown(failed):
+            if is_outcome_unknown(of_call(failed)):
                 unanswered = failed
             if limited(failed):
                 self.buckets[groups[0]].slow()

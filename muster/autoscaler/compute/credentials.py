@@ -12,8 +12,6 @@ from muster.gcp.api import CloudError
 
 log = logging.getLogger("muster")
 
-NO_TOKEN = "noToken"  # noqa: S105
-"""The reason of an error: the call was not sent."""
 # The metadata server gives the same token until 5 minutes before it expires:
 # https://cloud.google.com/compute/docs/access/authenticate-workloads#applications
 AHEAD_S = 240.0
@@ -63,7 +61,7 @@ class Token:
                 f"no access token: {self._problem or 'no answer'}; look at the VM's service "
                 "account and its metadata server",
                 0,
-                NO_TOKEN,
+                "noToken",
             )
         return f"Bearer {self._credentials.token}"
 

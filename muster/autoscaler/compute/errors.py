@@ -1,8 +1,9 @@
 """Google's error of a call or an operation, as the `Failure` that reconcile reads."""
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-from muster.autoscaler.compute.operations import Operation
 from muster.autoscaler.reconcile.model import Failure
 from muster.gcp.api import CloudError
 
@@ -15,7 +16,7 @@ def of_call(error: CloudError) -> Failure:
     return Failure(error.reason or str(error.status), error.message, error.status)
 
 
-def of_operation(operation: Operation | None) -> Failure | None:
+def of_operation(operation: Mapping[str, Any] | None) -> Failure | None:
     """Why an operation failed; None: it succeeded. An operation that is None has not ended."""
     if operation is None:
         return Failure("timeout", "its operation has not ended in time, so its outcome is unknown")

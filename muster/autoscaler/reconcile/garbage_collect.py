@@ -13,6 +13,7 @@ from muster.autoscaler.reconcile.expire import DELETION_S
 from muster.autoscaler.reconcile.model import (
     LEAVING,
     NOT_UP,
+    OFF,
     Action,
     Delete,
     Power,
@@ -23,8 +24,6 @@ from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import Deletion, NodeRecord, Phase, TrackedState, put, take
 from muster.autoscaler.reconcile.verdicts import Verdicts
 from muster.autoscaler.reconcile.vms import is_gone, is_left_over
-
-OFF = (Power.POWERING_DOWN, Power.OFF)
 
 
 class Unwanted(StrEnum):

@@ -8,13 +8,14 @@ of a job that waits is released, the others are without a job at once (22.05 and
 from collections.abc import Mapping
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import Job, Power
+from muster.autoscaler.reconcile.model import OFF, Job
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import POWERING_UP, TrackedState
 from muster.autoscaler.reconcile.transitions import Evidence
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 
-OFF = (Power.POWERING_DOWN, Power.OFF)
+UNUSED = "no job has it any more"
+"""So begins the reason of a release that rests on that."""
 
 
 def jobs_over(observed: ObservedState, tracked: TrackedState) -> Mapping[str, Mapping[int, Job]]:
@@ -64,7 +65,7 @@ def check_jobs_over(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         for job in tracked.jobs_over.get(request.id, {}).values():
             names = (*job.nodes, *job.others)
             if down := next((name for name in names if _is_down(observed, tracked, name)), None):
-                reason = f"no job has it any more: one needed it and {down}, which is powered down"
+                reason = f"{UNUSED}: one needed it and {down}, which is powered down"
                 due = Release(Evidence.JOB_RELEASED, reason)
                 release |= {
                     name: due

@@ -36,6 +36,10 @@ class Power(StrEnum):
     OFF = "powered down"
 
 
+OFF = (Power.POWERING_DOWN, Power.OFF)
+"""It is powered down, or on the way."""
+
+
 NodeState = tuple[Power, bool, bool, bool, bool]
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import Power
+from muster.autoscaler.reconcile.model import OFF
 from muster.autoscaler.reconcile.observed import AGAIN_S, ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord, Phase
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
@@ -26,7 +26,7 @@ def after_reading(observed: ObservedState, record: NodeRecord, name: str) -> Nod
     if record.phase is not Phase.RELEASED:
         return record
     node = observed.nodes.get(name)
-    off = node is not None and node.power in (Power.POWERING_DOWN, Power.OFF)
+    off = node is not None and node.power in OFF
     shown = node is None or (off and not node.down)
     newer = observed.nodes_at > record.since
     asked = observed.asked.get(name, -math.inf)

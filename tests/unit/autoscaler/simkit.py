@@ -25,6 +25,7 @@ from slurmctld import Machine, Saved, Slurmctld, Times
 
 from muster.autoscaler.daemon import TICK_S, Daemon, Observer
 from muster.autoscaler.messages import Called, Inbox, Message
+from muster.autoscaler.reconcile.jobs_over import UNUSED
 from muster.autoscaler.reconcile.model import (
     Delete,
     Event,
@@ -88,8 +89,6 @@ OFF_AGAIN_S = 3.0
 """So long the daemon may not see that slurmctld has a node as off again."""
 LATE_S = 60.0
 """So late ResumeProgram may run."""
-UNUSED = "no job has it any more: "
-"""So begins the reason of a node that is released for the sake of its job."""
 READ_S = 32.0
 """By then the daemon has read slurmctld's states, and takes a node without a request for one whose
 request is lost."""

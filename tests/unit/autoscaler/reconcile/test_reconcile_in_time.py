@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from oracle import Oracle
 from schedules import RATES, SEED, Schedule, schedules
 from simcloud import BETWEEN, CODES, NO_TOKEN, OPERATION_ERRORS, SimCloud, place
-from simkit import FAULTS, STOPPED, STOPPED_WITH_STATES, UNUSED, SimSpool, SimulatedRun
+from simkit import FAULTS, STOPPED, STOPPED_WITH_STATES, SimSpool, SimulatedRun
 from simtime import VirtualClock
 
 from muster.autoscaler import daemon, readers
 from muster.autoscaler.reconcile import retry_policy
+from muster.autoscaler.reconcile.jobs_over import UNUSED
 from muster.autoscaler.reconcile.model import (
     Action,
     Close,
@@ -780,8 +781,8 @@ class BootsThroughGap(Planted):
         return reconcile(observed, replace(tracked, back_at=0))
 
 
-class ReleasedForAJobOfBefore(Planted):
-    """The nodes of a request's job are released with one of them, whoever has them by now."""
+class ReleasedUnderAnotherJob(Planted):
+    """When a node is released, the other nodes of its job are too, also if another job has them."""
 
     says = "is released as no job has it"
     needs = ("job cancelled",)
@@ -856,7 +857,7 @@ PLANTED = (
     ReleasedAfterStop,
     DeletesByOldStates,
     BootsThroughGap,
-    ReleasedForAJobOfBefore,
+    ReleasedUnderAnotherJob,
     NoTokenForLong,
     InsertsBehindDeletions,
 )
