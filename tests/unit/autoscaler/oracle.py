@@ -301,10 +301,12 @@ class Oracle:
         self.stopped(vm)
         self._there.discard(vm)
 
-    def deleted(self, vm: Place, *, works: bool, meant: str = "") -> None:
+    def deleted(self, vm: Place, *, works: bool, meant: str = "", unnoticed: bool = False) -> None:
         """A deletion was accepted; `works`: a node in service is on that VM.
 
-        `meant`: the id of the VM that was to be deleted, where it is known.
+        `meant`: the id of the VM that was to be deleted, where it is known. `unnoticed` is an
+        excuse: the daemon can't know yet that SLURM asks for the node, as its states are from
+        before and not stale, and the request is late or lost.
         """
         name, zone, vm_id = vm
         if works and vm not in self._mistaken:
@@ -313,7 +315,12 @@ class Oracle:
             self.wrong.append(f"{name}: a later VM in {zone} is deleted than was meant")
         elif vm in self._foreign:
             self.wrong.append(f"{name} in {zone} is not the cluster's, and is deleted")
-        elif name in self._asked and self._is_accepted(vm) and not self._seems_older(vm):
+        elif (
+            name in self._asked
+            and self._is_accepted(vm)
+            and not self._seems_older(vm)
+            and not unnoticed
+        ):
             self.wrong.append(f"SLURM waits for {name} and its new VM in {zone} is deleted")
 
     def _is_accepted(self, vm: Place) -> bool:

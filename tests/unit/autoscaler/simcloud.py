@@ -173,6 +173,8 @@ class SimCloud:
     clock: VirtualClock
     works: Callable[[Place], bool]
     """Whether a node in service is on a VM."""
+    unnoticed: Callable[[str], bool]
+    """Whether the daemon can't know yet that SLURM asks for a node."""
     world: Agenda
     """What Google does."""
     driver: Agenda = field(default_factory=Agenda)
@@ -626,7 +628,8 @@ class SimCloud:
         if self.troubled(vm.name) and faults.strike("operation late"):
             gone_at = now + faults.random.uniform(1, DEADLINE_S - 10)
         runs = there.status == "RUNNING"
-        self.oracle.deleted(place(there), works=runs and self.works(place(there)), meant=vm.id)
+        works, unnoticed = runs and self.works(place(there)), self.unnoticed(vm.name)
+        self.oracle.deleted(place(there), works=works, meant=vm.id, unnoticed=unnoticed)
         self._becomes(there, "STOPPING")
         self.world.at(gone_at, lambda: self._vanishes(there))
         return gone_at

@@ -362,8 +362,9 @@ class SimulatedRun:
     def new_clock(self) -> VirtualClock:
         return VirtualClock()
 
-    def new_cloud(self) -> SimCloud:
-        return SimCloud(self.faults, self.oracle, self.clock, self._works, self.world)
+    def new_cloud(self, kind: type[SimCloud] = SimCloud) -> SimCloud:
+        parts = self.faults, self.oracle, self.clock
+        return kind(*parts, self._works, self._unnoticed, self.world)
 
     def new_spool(self) -> SimSpool:
         return SimSpool(self)
@@ -635,6 +636,16 @@ class SimulatedRun:
         """
         unasked = self.slurm.unasked.get(vm, -math.inf)
         return self.slurm.works(vm) and unasked + WINDOW_S < self.scontrol.known_at
+
+    def _unnoticed(self, name: str) -> bool:
+        """Whether SLURM asks for a node since the daemon's states, and its request is not there.
+
+        The daemon sends no deletion by states that are stale.
+        """
+        states = self.scontrol
+        fresh = self.now <= states.asked_at + STALE_S
+        asked = self.slurm.asked_at[name]
+        return fresh and states.known_at < asked and name not in self.spool.called()
 
     def _machines(self) -> dict[Place, Machine]:
         cloud = self.cloud

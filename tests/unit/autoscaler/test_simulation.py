@@ -37,7 +37,8 @@ class Cloud:
 
     def __post_init__(self) -> None:
         oracle = Oracle(300, 100)
-        self.sim = SimCloud(self.faults, oracle, self.clock, lambda _: False, Agenda())
+        none = frozenset[object]().__contains__
+        self.sim = SimCloud(self.faults, oracle, self.clock, none, none, Agenda())
         self.begin = self.clock.time
         self.sim.tell = lambda event: self.told.append((self.clock.time - self.begin, event))
         self.sim.send_until = math.inf

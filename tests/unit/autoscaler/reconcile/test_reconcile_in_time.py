@@ -38,7 +38,7 @@ from muster.autoscaler.reconcile.model import (
     Vm,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -170,6 +170,33 @@ def test_only_a_daemon_that_could_not_know_may_delete_a_vm_that_came_late(
             oracle.restarted(400, (), {})
         oracle.deleted(vm, works=False)
         assert oracle.wrong == ([] if restarts and asked >= 160 else says)
+
+
+@pytest.mark.parametrize(
+    ("now", "known_at", "called", "unnoticed"),
+    [
+        (120, 99, False, True),
+        # Its states are from after SLURM asked, or stale; or the request is there.
+        (120, 101, False, False),
+        (98 + STALE_S + 1, 99, False, False),
+        (120, 99, True, False),
+    ],
+)
+def test_a_daemon_can_not_know_a_late_request_for_as_long_as_its_states_are_not_stale(
+    now: float, known_at: float, called: bool, unnoticed: bool
+) -> None:
+    run, name = SimulatedRun(Schedule(0)), "lab-debug-0"
+    run.slurm.asked_at[name] = 100
+    run.scontrol.asked_at, run.scontrol.known_at = 98, known_at
+    run.clock.time = now
+    if called:
+        run.spool.resume((name,), (), 100, ())
+    assert run._unnoticed(name) is unnoticed
+    run.oracle.born((name, "a", "1"), 50)
+    run.oracle.asked(name, 100)
+    run.oracle.ran((name, "a", "1"), 110)
+    run.oracle.deleted((name, "a", "1"), works=False, unnoticed=run._unnoticed(name))
+    assert bool(run.oracle.wrong) is not unnoticed
 
 
 def test_a_daemon_that_starts_counts_from_the_call_of_a_late_request() -> None:
@@ -462,8 +489,8 @@ class DeletionNotJudgedAgain(Planted):
             self.stop(300)
         super().called(stopped)
 
-    def new_cloud(self) -> SimCloud:
-        return SendsAllDeletions(self.faults, self.oracle, self.clock, self._works, self.world)
+    def new_cloud(self, kind: type[SimCloud] = SendsAllDeletions) -> SimCloud:
+        return super().new_cloud(kind)
 
 
 class GoneForgotten(DeletedByName):
@@ -600,8 +627,8 @@ class InsertTakesBack(Planted):
 
     says = "is in service and its VM"
 
-    def new_cloud(self) -> SimCloud:
-        return TakesBack(self.faults, self.oracle, self.clock, self.slurm.works, self.world)
+    def new_cloud(self, kind: type[SimCloud] = TakesBack) -> SimCloud:
+        return super().new_cloud(kind)
 
 
 class LooksInCurrentZones(Planted):
@@ -811,8 +838,8 @@ class NoTokenForLong(Planted):
     says = "is healthy and (came|is released)"
     needs = ("no token",)
 
-    def new_cloud(self) -> SimCloud:
-        return SeldomToken(self.faults, self.oracle, self.clock, self._works, self.world)
+    def new_cloud(self, kind: type[SimCloud] = SeldomToken) -> SimCloud:
+        return super().new_cloud(kind)
 
 
 class InsertsBehindDeletions(Planted):
