@@ -150,8 +150,8 @@ class Daemon:
         self._gap_until = 0.0
         """The end of the last gap between two passes."""
         self._blind_from = 0.0
-        """The end of the first gap since the last decision, or of one that took STALE_S; 0: there
-        was none."""
+        """The end of the gap for which nothing is decided, the first one of several; 0: there is
+        none."""
         self._broken: BaseException | None = None
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from muster.autoscaler.reconcile.circuit_breaker import BreakerState
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Failure, Job, NodeSet, Quotas
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import TrackedState, started
+from muster.autoscaler.reconcile.records import NodeRecord, TrackedState, started
 from muster.autoscaler.reconcile.retry_policy import NAME_TAKEN
 from muster.autoscaler.reconcile.vms import gone_at
 
@@ -131,8 +131,7 @@ def _allocate(
         else:
             count, at_most = (_count(quota, group, pool, fit) for quota in (quotas, most))
             asked, waits, short = fit[:count], fit[count:at_most], fit[at_most:]
-            # Quotas that were read before SLURM asked for a node do not decide.
-            late = {name for name in short if started(tracked.node(name)).asked > read_at}
+            late = {name for name in short if _changed_at(tracked.node(name)) > read_at}
             if group.job and late:
                 late.update(short)
             waits += [name for name in short if name in late]
@@ -147,6 +146,14 @@ def _allocate(
         names = [name for name in names if name not in placed]
     allocation.without = names
     return allocation, Room(quotas, most, tries)
+
+
+def _changed_at(record: NodeRecord) -> float:
+    """When SLURM asked for a node, or its insert or its VM ended: the latest of these.
+
+    Quotas that were read before may count what is gone, and do not decide.
+    """
+    return max(started(record).asked, record.since, *record.gone.values(), *record.no_room.values())
 
 
 def _count(quotas: Quotas, group: NodeGroup, pool: CapacityPool, names: list[str]) -> int:

@@ -11,14 +11,20 @@ from muster.autoscaler.reconcile.records import Boot, NodeRecord, TrackedState
 def boots_after(observed: ObservedState, tracked: TrackedState) -> Mapping[str, Boot]:
     """Return `TrackedState.boots` after the newest list.
 
-    What is known of a VM that the list lacks stays while its deletion is under way, or has failed:
-    a later list may have it.
+    What is known of a VM that the list lacks stays for a while, and while its deletion is under
+    way, or has failed: a later list may have it.
     """
     read = tracked.read
     if read and read.vms is observed.vms and read.vms_at == observed.vms_at:
         return tracked.boots
-    deletions = (vm_id for record in tracked.nodes.values() for vm_id in record.deletions)
-    boots = {vm_id: tracked.boots[vm_id] for vm_id in deletions if vm_id in tracked.boots}
+    deletions = {vm_id for record in tracked.nodes.values() for vm_id in record.deletions}
+    boots: dict[str, Boot] = {}
+    for vm_id, known in tracked.boots.items():
+        if vm_id not in observed.vms.ids:
+            lacking_at = known.lacking_at or observed.vms_at
+            is_missing = observed.vms_at > lacking_at + observed.timeouts.missing_s
+            if vm_id in deletions or not is_missing:
+                boots[vm_id] = replace(known, lacking_at=lacking_at)
     for vm in observed.vms:
         if boot := _boot(observed, tracked.boots.get(vm.id), vm):
             boots[vm.id] = boot
@@ -27,6 +33,8 @@ def boots_after(observed: ObservedState, tracked: TrackedState) -> Mapping[str, 
 
 def _boot(observed: ObservedState, before: Boot | None, vm: Vm) -> Boot | None:
     made_s = observed.timeouts.made_s
+    if before and before.lacking_at:
+        before = replace(before, lacking_at=0.0)
     if vm.status == RUNNING:
         if before and before.ran:
             return before

@@ -58,9 +58,12 @@ def untried(before: Breaker) -> Breaker:
     return replace(before, trial="")
 
 
-def after_shortage(before: Breaker | None, ask: str, code: str, now: float, size: int) -> Breaker:
+def after_shortage(
+    before: Breaker | None, insert: str, code: str, now: float, size: int
+) -> Breaker:
     """The breaker of a pool after an insert of at least `size` VMs at once found no room.
 
+    `insert`: its id.
     Inserts that were under way together count as one: only the trial makes the hold longer.
     """
     if before is None:
@@ -68,7 +71,7 @@ def after_shortage(before: Breaker | None, ask: str, code: str, now: float, size
     if size < before.size:
         until = max(before.until, now + FIRST_HOLD_S)
         return replace(before, size=size, until=until, code=code)
-    if before.trial != ask:
+    if before.trial != insert:
         return before
     hold_s = min(2 * before.hold_s, LONGEST_HOLD_S)
     return Breaker(hold_s, now + hold_s, code, size=before.size)

@@ -16,7 +16,6 @@ from muster.autoscaler.reconcile.model import (
     OFF,
     Action,
     Delete,
-    Power,
     Vm,
     Withdraw,
 )
@@ -38,7 +37,7 @@ class Unwanted(StrEnum):
 def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     """Return the deletions that are due, and those that are not wanted any more."""
     records: dict[str, NodeRecord] = {}
-    deletions: list[Action] = []
+    actions: list[Action] = []
     for vm in _to_check(observed, tracked):
         record = records.get(vm.name) or tracked.node(vm.name)
         unknown_at = 0.0 if vm.name in observed.nodes else record.unknown_at or observed.now
@@ -53,26 +52,26 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
                 failed_at = before.failed_at if before else 0.0
                 deletion = Deletion(vm, failed_at, asked_at=observed.now, urgent=urgent)
                 records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, deletion))
-                deletions.append(Delete(vm, why, urgent))
+                actions.append(Delete(vm, why, urgent))
         elif before and not before.under_way:
             # A later deletion fails for the first time.
             records[vm.name] = replace(record, deletions=take(record.deletions, vm.id))
         elif before and not before.withdrawn:
             records[vm.name] = _withdrawn(record, before)
-            deletions.append(Withdraw(vm))
+            actions.append(Withdraw(vm))
     for deletion in _unlisted(observed, tracked):
         vm = deletion.vm
         record = records.get(vm.name) or tracked.node(vm.name)
         why = _unwanted(observed, record, vm)
         if not why:
             records[vm.name] = _withdrawn(record, deletion)
-            deletions.append(Withdraw(vm))
+            actions.append(Withdraw(vm))
         elif why is Unwanted.LEFT_OVER and not deletion.urgent:
             # Its node waits for that deletion, which tells at once that the VM is gone, if it is.
             now_urgent = replace(deletion, urgent=True)
             records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, now_urgent))
-            deletions.append(Delete(vm, why, urgent=True))
-    return Verdicts(records, actions=deletions)
+            actions.append(Delete(vm, why, urgent=True))
+    return Verdicts(records, actions=actions)
 
 
 def _is_due(observed: ObservedState, deletion: Deletion) -> bool:
@@ -121,10 +120,10 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> Unwanted |
         left_over = is_left_over(observed.timeouts, record, vm)
         return Unwanted.LEFT_OVER if left_over else None
     if record.phase is Phase.RELEASED:
-        # Not before slurmctld shows the release: until then the node may come into service.
-        works = vm.status not in NOT_UP
-        up = node is not None and node.power is Power.UP
-        return None if up and works else Unwanted.RELEASED
+        # Not before slurmctld shows the release: until then the node may come into service, or
+        # somebody sets it down and it is not released.
+        is_released = node is None or node.power in OFF
+        return Unwanted.RELEASED if is_released or vm.status in NOT_UP else None
     asked = observed.asked.get(vm.name, 0)
     if record.insert or max(vm.created, asked) >= observed.nodes_at:
         # Somebody needed it after the states were read.

@@ -100,14 +100,13 @@ def _refused(
             start = replace(start, again=again, failure=failure)
         case Remedy.NOTHING:
             start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
-    record = replace(record, start=start)
     if not is_outcome_unknown(failure):
         # No VM was made, so a stopped one in the list is the node's.
-        record = replace(record, start=replace(start, inserted_at=-math.inf))
-        return advanced(record, name, Evidence.REFUSED, at)
+        start = replace(start, inserted_at=-math.inf)
+        return advanced(replace(record, start=start), name, Evidence.REFUSED, at)
     # Only lists and the VM's name tell whether it can be asked for elsewhere.
     maybe = record.vm or VmFacts(at, choice.pool)
-    return advanced(replace(record, vm=maybe), name, Evidence.UNKNOWN, at)
+    return advanced(replace(record, start=start, vm=maybe), name, Evidence.UNKNOWN, at)
 
 
 def breaker_after(before: Breaker | None, outcome: Outcome) -> Breaker | None:

@@ -56,8 +56,9 @@ def check_jobs_over(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     idle when they come.
     """
     release: dict[str, Release] = {}
-    if not tracked.fresh:
+    if not tracked.fresh or not tracked.jobs_over:
         return Verdicts()
+    asked_alone = _asked_without_job(observed, tracked)
     for request in observed.requests:
         if request.asked <= observed.now - observed.timeouts.resume_s:
             # It was closed, and its file could not be removed.
@@ -72,8 +73,18 @@ def check_jobs_over(observed: ObservedState, tracked: TrackedState) -> Verdicts:
                     for name in names
                     if observed.asked.get(name, 0) <= request.asked
                     and _is_unused(observed, tracked, name)
+                    and name not in asked_alone
                 }
     return Verdicts(release=release)
+
+
+def _asked_without_job(observed: ObservedState, tracked: TrackedState) -> set[str]:
+    """The nodes that somebody powers up for no job: they stay when they come."""
+    names: set[str] = set()
+    for request in observed.requests:
+        jobs = (*request.jobs, *tracked.jobs_over.get(request.id, {}).values())
+        names.update(set(request.nodes).difference(*(job.nodes for job in jobs)))
+    return names
 
 
 def _is_down(observed: ObservedState, tracked: TrackedState, name: str) -> bool:

@@ -28,7 +28,7 @@ def given_up_why(node: Node) -> str:
 def is_not_responding(node: Node) -> bool:
     """Whether SLURM has set it down for that: the slurmd of one that somebody set down may too."""
     somebody_s = node.by_hand and not is_given_up(node)
-    slurm_s = NOT_RESPONDING in _last(node.reason)
+    slurm_s = _last(node.reason).startswith(NOT_RESPONDING)
     return node.down and (slurm_s or (node.not_responding and not somebody_s))
 
 

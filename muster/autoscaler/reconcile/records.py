@@ -144,6 +144,8 @@ class Boot:
     that had it as coming, or stopped."""
     ran: bool = False
     """Whether a list had it running."""
+    lacking_at: float = 0
+    """Since when lists lack it; 0: the newest one has it."""
 
 
 @dataclass(frozen=True, slots=True)

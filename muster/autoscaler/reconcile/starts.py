@@ -28,7 +28,8 @@ def with_start(
         return replace(record, start=_with_request(record.start, observed.timeouts, asked))
     if record.start is None or asked > record.start.called:
         start = _start(observed, tracked, name)
-        known = before.start or _asked_since(tracked, name, start)
+        # The VM of the start before may be in no list yet.
+        known = not before.vm if before.start else _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
         return record
     elif again.doubted_at:
@@ -39,7 +40,7 @@ def with_start(
     record = replace(record.settled(start.asked), start=start)
     if known:
         return advanced(record, name, Evidence.ASKED, start.asked)
-    # An earlier daemon, or an earlier start, may have made the VM in a zone that would not be
+    # An earlier daemon, or the start before, may have made the VM in a zone that would not be
     # chosen now, and one list that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
     return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)

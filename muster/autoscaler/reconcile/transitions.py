@@ -66,7 +66,7 @@ class Evidence(StrEnum):
     LISTED_STOPPED = "a list has its VM as stopped"
     LISTED_NOWHERE_LONG = "no list has its VM for 20 s"
     LISTED_NOWHERE = "no list has its VM"
-    FOUND = "its VM runs, read by name"
+    FOUND = "its VM has not stopped, read by name"
     WORKING = "its VM runs, or is stopping"
     OLD_LIST = "what the newest list says against it may be older than what is known"
 

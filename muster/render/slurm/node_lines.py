@@ -223,18 +223,22 @@ def _most_memory_per_cpu_mib(partition: Partition, node_sets: Iterable[NodeSet])
 
 
 def billing_weights(node_sets: Iterable[NodeSet]) -> str:
-    """Return weights with which each CPU, all memory and all GPUs of a node cost the same.
+    """Return weights with which all CPUs, all memory and all GPUs of a node cost the same.
 
-    PriorityFlags=MAX_TRES takes the largest of the three, so a whole node costs the number of its
-    CPUs, whatever of it a job asks for. Where node sets differ a GPU has its largest share, memory
-    its smallest.
+    PriorityFlags=MAX_TRES takes the largest of them, so a whole node costs the number of its CPUs,
+    whatever of it a job asks for. To SLURM shards are no parts of GPUs: all those of a GPU cost as
+    much as it does. Where node sets differ a GPU has its largest share, memory its smallest.
     """
-    per_gib, per_gpu = [], []
+    per_gib, per_gpu, per_shard = [], [], []
     for node_set in node_sets:
         per_gib.append(node_set.cpus * 1024 / free_mib(node_set))
         if node_set.gpus:
             per_gpu.append(node_set.cpus / sum(node_set.gpus.offers.values()))
+            if node_set.gpus.shards:
+                per_shard.append(per_gpu[-1] / node_set.gpus.shards)
     weights = ["CPU=1", f"Mem={min(per_gib):.4g}G"]
     if per_gpu:
         weights.append(f"GRES/gpu={max(per_gpu):.4g}")
+    if per_shard:
+        weights.append(f"GRES/shard={max(per_shard):.4g}")
     return ",".join(weights)

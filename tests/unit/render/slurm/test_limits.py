@@ -71,6 +71,9 @@ def test_all_of_a_node_costs_the_same_by_cpus_by_memory_and_by_gpus(node):
     assert ("GRES/gpu" in costs) == (node.gpus is not None)
     if node.gpus:
         assert costs["GRES/gpu"] * node.gpus.count == pytest.approx(node.cpus, rel=0.001)
+    assert ("GRES/shard" in costs) == bool(node.gpus and node.gpus.shards)
+    if "GRES/shard" in costs:
+        assert costs["GRES/shard"] * node.gpus.shards == pytest.approx(costs["GRES/gpu"], rel=0.001)
 
 
 def test_mig_instances_share_what_a_node_costs(lab):
