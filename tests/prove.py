@@ -111,14 +111,20 @@ def _others(folder: str, *parts: str) -> str:
 
 
 # Parts of layers that would take longer than LAYER_SECONDS.
+IN_VIRTUAL_TIME = "TESTS=tests/unit/autoscaler/reconcile/test_reconcile_in_time.py"
+IN_REAL_TIME = _files("unit", "example_environments", "example_workers")
+IN_REAL_TIME += "".join(
+    f" tests/unit/autoscaler/test_daemon_{name}.py" for name in ("in_trouble", "killed")
+)
 LIMITS = _files("live", "fairness", "full_queue", "lab_for_ten", "priority")
 FRAMEWORKS = _files("live", "frameworks", "mpi", "notebook", "search", "search_environments")
 # The second file adds to the cluster of the first.
 ON_TRIXIE = _files("live", "split", "frameworks_on_trixie")
 MODULES = _files("vm", "containers", "packed_modules")
 PROOF = (
-    # They run in real time: other busy layers would delay them.
-    Layer("schedules", "unit", places=PLACES, variables=PROOF_ONLY),
+    Layer("schedules", "unit", places=2, variables=(*PROOF_ONLY, IN_VIRTUAL_TIME)),
+    # Other busy layers would delay them.
+    Layer("unit", "unit", places=PLACES, variables=(*PROOF_ONLY, IN_REAL_TIME)),
     Layer("isolated", "isolated"),
     Layer("isolated-slurm", "isolated-slurm"),
     Layer("cloud-trixie", "cloud-trixie", resource="cloud"),

@@ -421,13 +421,18 @@ def test_without_git_all_parts_run(checkout, missing, monkeypatch):
         assert len(ran(checkout)) == len(prove.PROOF)
 
 
+HAS_PROOF = re.compile(r"^(@|pytestmark = )pytest\.mark\.proof\(", re.MULTILINE)
+
+
 def test_each_layer_is_a_target_of_the_makefile():
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
     assert {layer.target for layer in (*prove.TEST, *prove.PROOF)} <= targets
 
 
-@pytest.mark.parametrize(("target", "folder"), [("cluster", "live"), ("vm", "vm")])
+@pytest.mark.parametrize(
+    ("target", "folder"), [("cluster", "live"), ("vm", "vm"), ("unit", "unit")]
+)
 def test_each_file_of_the_proof_is_in_one_layer(target, folder):
     files = sorted(
         path
@@ -437,5 +442,7 @@ def test_each_file_of_the_proof_is_in_one_layer(target, folder):
         if variable.startswith("TESTS=")
         for path in variable.removeprefix("TESTS=").split()
     )
-    there = (ROOT / "tests" / folder).glob("test_*.py")
+    there = (ROOT / "tests" / folder).rglob("test_*.py")
+    if folder == "unit":
+        there = (path for path in there if HAS_PROOF.search(path.read_text(encoding="utf-8")))
     assert files == sorted(str(path.relative_to(ROOT)) for path in there)
