@@ -111,7 +111,18 @@ def _others(folder: str, *parts: str) -> str:
 
 
 # Parts of layers that would take longer than LAYER_SECONDS.
-IN_VIRTUAL_TIME = "TESTS=tests/unit/autoscaler/reconcile/test_reconcile_in_time.py"
+SCHEDULES = tuple(
+    Layer(
+        f"schedules-{number}",
+        "unit",
+        places=2,
+        variables=(
+            *PROOF_ONLY,
+            f"TESTS=tests/unit/autoscaler/reconcile/test_reconcile_in_time.py -k '{tests}'",
+        ),
+    )
+    for number, tests in enumerate(("not seed1 and not seed2", "seed1", "seed2"))
+)
 IN_REAL_TIME = _files("unit", "example_environments", "example_workers")
 IN_REAL_TIME += "".join(
     f" tests/unit/autoscaler/test_daemon_{name}.py" for name in ("in_trouble", "killed")
@@ -122,7 +133,7 @@ FRAMEWORKS = _files("live", "frameworks", "mpi", "notebook", "search", "search_e
 ON_TRIXIE = _files("live", "split", "frameworks_on_trixie")
 MODULES = _files("vm", "containers", "packed_modules")
 PROOF = (
-    Layer("schedules", "unit", places=2, variables=(*PROOF_ONLY, IN_VIRTUAL_TIME)),
+    *SCHEDULES,
     # Other busy layers would delay them.
     Layer("unit", "unit", places=PLACES, variables=(*PROOF_ONLY, IN_REAL_TIME)),
     Layer("isolated", "isolated"),
