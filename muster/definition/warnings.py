@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator
 
 from muster.definition import several_gpus
+from muster.definition.checks.limits import default_of, qos_of_users, takes
+from muster.definition.checks.slurm import parameter_name, parameter_words
 from muster.definition.definition import Definition
-from muster.definition.longest_wall import longest_wall
+from muster.definition.longest_wall import below_defaults, longest_wall
 from muster.definition.problems import counted
 from muster.definition.queue_places import queue_places, submit_bounds
 from muster.definition.schema.ceph import Ceph
@@ -34,11 +36,14 @@ def warnings(definition: Definition) -> Iterator[str]:
     yield from _unchosen_accounts(definition)
     yield from _unbounded_jobs(definition)
     yield from _times_by_default(cluster)
+    yield from below_defaults(definition)
     yield from _times_by_limits(definition)
+    yield from _refused_by_default(definition)
     yield from several_gpus.beyond_limits(definition)
     yield from several_gpus.beyond_nodes(definition)
     yield from _memory(cluster)
     yield from _other_pythons(cluster)
+    yield from _partition_limits(definition)
     if cluster.storage.ceph is not None:
         yield from _cached_cephfs(cluster)
         if cluster.storage.ceph.is_built:
@@ -180,6 +185,22 @@ def _times_by_limits(definition: Definition) -> Iterator[str]:
                 f"partitions.{name}.default_time: without it jobs that ask for no time have as "
                 f"much as {longest[1]} by {longest[2]}, and what is above max_time "
                 f"{partition.max_time} is refused; give one, or tell people to use --time"
+            )
+
+
+def _refused_by_default(definition: Definition) -> Iterator[str]:
+    """A default partition where everybody must ask for a QoS.
+
+    No error: people may be told so.
+    """
+    used = {default_of(definition, *one) for one in qos_of_users(definition)}
+    for name, partition in definition.cluster.partitions.items():
+        if partition.default and used and not any(takes(partition, one) for one in used):
+            yield (
+                f"partitions.{name}: jobs that name no partition and no QoS are refused, since the "
+                f"default partition does not take {', '.join(sorted(used))}, by "
+                f"`{'allow_qos' if partition.allow_qos else 'deny_qos'}`; take it there, give "
+                "accounts another `default_qos`, or make another partition the default one"
             )
 
 
@@ -360,4 +381,17 @@ def _entry(cluster: Cluster, cloud: Cloud) -> Iterator[str]:
         yield (
             "IAP only admits principals with a role in the whole project: name others in "
             "cloud.iap_users (login nodes) and cloud.iap_admins (the controller too)"
+        )
+
+
+def _partition_limits(definition: Definition) -> Iterator[str]:
+    """An EnforcePartLimits by which sbatch takes jobs that can never start.
+
+    No error: a site may lift `max_time` for some of them by hand.
+    """
+    if parameter_words(definition, "enforcepartlimits") & {"no", "down", "false", "0"}:
+        yield (
+            f"slurm.{parameter_name(definition, 'enforcepartlimits')}: a job that asks for more "
+            "time than `max_time` of its partition waits for ever, and sbatch does not refuse it; "
+            "take it out, or write ALL"
         )

@@ -65,12 +65,15 @@ OF_THE_SAME = (
     Pair("grp_submit_jobs", "grp_submit_jobs"),
 )
 """Of a user against the account, of an account against those above."""
-IN_PLACE = {"max_submit_jobs": ("max_submit_jobs_per_user", "max_submit_jobs_per_account")}
+IN_PLACE = {
+    "max_jobs": ("max_jobs_per_user", "max_jobs_per_account"),
+    "max_submit_jobs": ("max_submit_jobs_per_user", "max_submit_jobs_per_account"),
+}
 """Limits of a QoS that go before one of accounts, where it has another name."""
 # fmt: on
 
 
-def _amounts(limits: Limits, key: str) -> dict[tuple[str, ...], int]:
+def amounts_of(limits: Limits, key: str) -> dict[tuple[str, ...], int]:
     """What a limit allows by the keys below it; a plain number has none."""
     value = getattr(limits, key)
     if value is None:
@@ -102,8 +105,8 @@ def _bound(amounts: dict[tuple[str, ...], int], path: tuple[str, ...]) -> tuple[
 
 def _contradiction(pair: Pair, inner: Level, outer: Level, but: Iterable[str]) -> Iterator[Finding]:
     """What of the inner limit is above the outer one, but for the TRES in `but`."""
-    outer_amounts = _amounts(outer[1], pair.outer)
-    for path, amount in _amounts(inner[1], pair.inner).items():
+    outer_amounts = amounts_of(outer[1], pair.outer)
+    for path, amount in amounts_of(inner[1], pair.inner).items():
         bound = _bound(outer_amounts, path)
         # Of nodes a job has one on each node, whatever it may have in all.
         of_a_node = pair.inner == "max_tres_per_node" and path == ("node",)
@@ -149,14 +152,14 @@ def _in_place(d: Definition, key: str) -> set[str]:
         for qos in d.cluster.qos.values()
         for one in keys
         if one in Qos.model_fields
-        for path in _amounts(qos, one)
+        for path in amounts_of(qos, one)
     }
 
 
 def _limits_any(limits: Association) -> bool:
     """Whether it has a limit that is compared; of thousands of accounts most have none."""
     pairs = (*OF_AN_ASSOCIATION, *OF_THE_SAME)
-    return any(_amounts(limits, key) for pair in pairs for key in (pair.inner, pair.outer))
+    return any(amounts_of(limits, key) for pair in pairs for key in (pair.inner, pair.outer))
 
 
 @check("limits-contradict")
@@ -178,7 +181,7 @@ def limits_contradict(d: Definition) -> Iterator[Finding]:
             *(level for level in accounts_above(d, above_it) if level[0][1] in limiting),
         ]
         for pair in OF_AN_ASSOCIATION:
-            having = [level for level in levels if _amounts(level[1], pair.outer)]
+            having = [level for level in levels if amounts_of(level[1], pair.outer)]
             outer = having[:1] if pair.nearest else having
             # Jobs in a QoS that limits the same are bound by that one instead.
             yield from _first_of_each(
@@ -218,22 +221,23 @@ def _shortest(d: Definition, qos: Iterable[str], walls: Iterable[str | None], ke
             if partition.default_time is not None:
                 # Before SLURM looks at limits (_valid_job_part in job_mgr.c).
                 least = min(least, most, _seconds(partition.default_time) or 0)
-            elif _denies(d, name) or _denies(d, partition.qos):
+            elif denies(d, name) or denies(d, partition.qos):
                 # It gets the whole minutes that are allowed, at least one
                 # (_validate_tres_time_limits in acct_policy.c).
                 least = min(least, most, 60)
             else:
-                for wall in walls if _is_endless(own) else [own]:
-                    least = min(least, most, most if _is_endless(wall) else _seconds(wall) or 0)
+                for wall in walls if is_endless(own) else [own]:
+                    least = min(least, most, most if is_endless(wall) else _seconds(wall) or 0)
     return least
 
 
-def _denies(d: Definition, qos: str | None) -> bool:
+def denies(d: Definition, qos: str | None) -> bool:
     """Whether SLURM refuses what is beyond a limit by itself; `normal` does not by itself."""
     return qos in d.cluster.qos and d.cluster.qos[qos].deny_on_limit
 
 
-def _is_endless(wall: str | None) -> bool:
+def is_endless(wall: str | None) -> bool:
+    """Whether a longest time is none."""
     return wall is None or wall.upper() in times.ENDLESS
 
 

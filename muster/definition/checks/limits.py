@@ -203,38 +203,62 @@ def qos_list_empty(d: Definition) -> Iterator[Finding]:
             )
 
 
+def takes(partition: Partition, qos: str) -> bool:
+    """Whether a partition takes jobs of a QoS."""
+    return (not partition.allow_qos or qos in partition.allow_qos) and qos not in partition.deny_qos
+
+
 def usable(d: Definition, qos: str) -> list[Partition]:
     """The partitions that take jobs of a QoS, or have it as theirs."""
     return [
         partition
         for partition in d.cluster.partitions.values()
-        if partition.qos == qos
-        or (
-            (not partition.allow_qos or qos in partition.allow_qos)
-            and qos not in partition.deny_qos
-        )
+        if partition.qos == qos or takes(partition, qos)
     ]
 
 
-@check("qos-of-nobody")
-def qos_of_nobody(d: Definition) -> Iterator[Finding]:
-    """A QoS that no account allows, or no partition takes: no job can ever use it."""
-    used = {partition.qos for partition in d.cluster.partitions.values()}
-    for _, account, association in associations(d):
-        used |= set(allowed(d, account, association.qos))
-    for name in d.cluster.qos:
-        if name not in used and name != NORMAL:
-            yield Finding(
-                ("qos", name),
-                f'nobody may use "{name}": no account has it in `qos`',
-                f"add {name} to `qos` of an account, or make it the `qos` of a partition",
-            )
-        elif not usable(d, name):
-            yield Finding(
-                ("qos", name),
-                f'nobody may use "{name}": no partition takes it, by `allow_qos` or `deny_qos`',
-                f"add {name} to `allow_qos` of a partition, or take it out of `deny_qos`",
-            )
+def qos_of_accounts(d: Definition) -> dict[str, list[str]]:
+    """What `allowed` says of each account; for all of them that takes less time."""
+    accounts = d.cluster.accounts
+    known: dict[str, list[str]] = {}
+    for name in accounts:
+        chain: dict[str, None] = {}
+        here: str | None = name
+        while here in accounts and here not in known and here not in chain:
+            chain[here] = None
+            here = None if accounts[here].qos else accounts[here].parent
+        inherited = known.get(here or "", [NORMAL])
+        for one in reversed(chain):
+            inherited = known[one] = accounts[one].qos or inherited
+    return known
+
+
+def qos_of_users(d: Definition) -> Iterator[tuple[str, str, list[str]]]:
+    """Account, user and the QoS that the user's jobs may use there."""
+    of_accounts = qos_of_accounts(d)
+    for name, account in d.cluster.accounts.items():
+        for user in account.users:
+            own = account.associations.get(user)
+            yield name, user, (own and own.qos) or of_accounts[name]
+
+
+def chosen(d: Definition) -> set[str]:
+    """The QoS that some user may choose; without any user those that accounts allow."""
+    of_users = {name for _, _, names in qos_of_users(d) for name in names}
+    if of_users:
+        return of_users
+    of_accounts = qos_of_accounts(d)
+    return {name for _, account, one in associations(d) for name in one.qos or of_accounts[account]}
+
+
+def of_partitions(d: Definition) -> set[str]:
+    """The QoS that partitions have as theirs."""
+    return {partition.qos for partition in d.cluster.partitions.values() if partition.qos}
+
+
+def has_unknown_qos(d: Definition) -> bool:
+    """Whether a list has a QoS that is not there: what follows from that is no further error."""
+    return any(name not in d.cluster.qos for _, name in _named(d))
 
 
 @check("default-qos-not-allowed")
@@ -251,19 +275,31 @@ def default_qos_not_allowed(d: Definition) -> Iterator[Finding]:
             )
 
 
+def _default_above(d: Definition, account: str | None) -> str | None:
+    """The default QoS of an account, or of the nearest one above that has one."""
+    seen: set[str] = set()
+    while account in d.cluster.accounts and account not in seen:
+        seen.add(account)
+        if default := d.cluster.accounts[account].default_qos:
+            return default
+        account = d.cluster.accounts[account].parent
+    return None
+
+
+def default_of(d: Definition, account: str, user: str, names: list[str]) -> str:
+    """The QoS of a user's jobs that name none; `names`: the QoS that they may use."""
+    own = d.cluster.accounts[account].associations.get(user)
+    default = (own and own.default_qos) or _default_above(d, account)
+    return default or (names[0] if len(names) == 1 else NORMAL)
+
+
 @check("default-qos-missing")
 def default_qos_missing(d: Definition) -> Iterator[Finding]:
     """A list of several QoS without `normal` and no default: jobs that name none are refused."""
     for path, account, association in associations(d):
         if not association.qos or association.default_qos is not None:
             continue
-        above: str | None = account
-        default = None
-        seen: set[str] = set()
-        while default is None and above in d.cluster.accounts and above not in seen:
-            seen.add(above)
-            default = d.cluster.accounts[above].default_qos
-            above = d.cluster.accounts[above].parent
+        default = _default_above(d, account)
         used = default or NORMAL
         # One alone is the default to SLURM (assoc_mgr_get_default_qos_info in assoc_mgr.c), if none
         # of the accounts above has another.

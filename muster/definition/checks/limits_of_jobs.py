@@ -1,6 +1,6 @@
 """Checks of limits against what jobs have unasked, or must have: limits in which none can run."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from muster.definition.checks.contradicting_limits import Level, people_limits
@@ -8,7 +8,12 @@ from muster.definition.checks.limits import NORMAL, allowed, associations, usabl
 from muster.definition.checks.limits_and_nodes import LEAST, WORDS, limited, partitions_of
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
-from muster.definition.job_shares import cpus_by_gpu, memory_by_gpu_mib
+from muster.definition.job_shares import (
+    cpus_by_gpu,
+    least_cpus,
+    memory_by_cpu_mib,
+    memory_by_gpu_mib,
+)
 from muster.definition.problems import counted
 from muster.definition.schema.limits import Association, Qos, Tres
 from muster.definition.schema.node_sets import NodeSet, Partition
@@ -115,6 +120,92 @@ def _gives_gpus(limits: Association | Qos) -> bool:
 def _all_need_gpus(d: Definition, partitions: Iterable[Partition]) -> bool:
     """Whether each job in the partitions must ask for a GPU, by their QoS."""
     return all(amount_of(d.cluster.qos.get(one.qos or ""), LEAST, "gpu") for one in partitions)
+
+
+@check("smallest-job-above-limit")
+def smallest_job_above_limit(d: Definition) -> Iterator[Finding]:
+    """A limit of CPUs or memory below what the smallest job has unasked: none could start."""
+    # 0 keeps all jobs out, on purpose.
+    given = {
+        (*path, limit, share.key): amount
+        for path, limits in limited(d)
+        for limit in ("max_tres_per_node", *OF_ONE_JOB)
+        for share in SHARES
+        if (amount := amount_of(limits, limit, share.key))
+    }
+    if not given:
+        return
+    told = {finding.path for finding in gpu_share_above_limit(d)}
+    for path, needs in _needs(d, given).items():
+        least = min(needs)
+        if least <= given[path] or path in told:
+            continue
+        if path[-1] == "cpu":
+            yield Finding(
+                path,
+                f"with `consumable: core` jobs get whole cores, of {least} CPUs, so none can start",
+                f"raise it to {least} or more",
+                because=("scheduling", "consumable"),
+            )
+        else:
+            unit = "; if you meant GiB, write MiB" if given[path] < 1024 else ""
+            yield Finding(
+                path,
+                f"each job has {least} MiB of memory or more unasked, so none can start that does "
+                "not ask for less",
+                f"raise it to {least} or more, or give the partition a smaller "
+                f"`memory_per_cpu_mib`{unit}",
+            )
+
+
+def _needs(d: Definition, given: Container[KeyPath]) -> dict[KeyPath, set[int]]:
+    """For each limit what the smallest job has where the limit is the one that bounds it."""
+    needs: dict[KeyPath, set[int]] = {}
+    seen: set[tuple[tuple[str, ...], tuple[KeyPath, ...]]] = set()
+    for names, levels in people_limits(d):
+        # Of thousands of accounts most have no such limits.
+        having = [level for level in levels if _has_any(level, given)]
+        alike = tuple(names), tuple(path for path, _ in having)
+        if alike in seen:
+            continue
+        seen.add(alike)
+        for name in names:
+            for partition in usable(d, name):
+                its = [one for one in (partition.qos, name) if one in d.cluster.qos]
+                qos: list[Level] = [(("qos", one), d.cluster.qos[one]) for one in its if one]
+                for path, key in _bounding(qos, having):
+                    if path in given:
+                        needs.setdefault(path, set()).add(_smallest(d, partition, qos, key))
+    return needs
+
+
+def _has_any(level: Level, given: Container[KeyPath]) -> bool:
+    limits = ("max_tres_per_node", *OF_ONE_JOB)
+    return any((*level[0], limit, share.key) in given for limit in limits for share in SHARES)
+
+
+def _bounding(qos: list[Level], levels: list[Level]) -> Iterator[tuple[KeyPath, str]]:
+    """The limits that bound a job, of its QoS and of its accounts, and the key of each."""
+    for limit in ("max_tres_per_node", *OF_ONE_JOB):
+        for share in SHARES:
+            key = share.key
+            of_qos = [level for level in qos if amount_of(level[1], limit, key) is not None]
+            others = [level for level in levels if amount_of(level[1], limit, key) is not None]
+            # Of accounts those of all jobs together hold at each level.
+            bounding = of_qos[:1] or (others if limit == "grp_tres" else others[:1])
+            yield from (((*path, limit, key), key) for path, _ in bounding)
+
+
+def _smallest(d: Definition, partition: Partition, qos: list[Level], key: str) -> int:
+    """What the smallest job in a partition has unasked; 0 where its QoS make it ask for some."""
+    sets = node_sets(d, partition)
+    if not sets or any(amount_of(one, LEAST, key) for _, one in qos):
+        return 0
+    cpus = least_cpus(d.cluster.scheduling.consumable, sets)
+    if key == "cpu":
+        return cpus if cpus > 1 else 0
+    shares = [memory_by_cpu_mib(partition, sets) * cpus, memory_by_gpu_mib(partition, sets)]
+    return min(share for share in shares if share)
 
 
 @check("least-above-limits-of-jobs")

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from muster.definition.checks.limits import qos_of_users, takes
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
 from muster.definition.schema import patterns, times
-from muster.definition.schema.node_sets import VirtualMachines
-from muster.definition.schema.reservations import START
+from muster.definition.schema.node_sets import Partition, VirtualMachines
+from muster.definition.schema.reservations import START, Reservation
 from muster.definition.yaml_file import KeyPath
 
 _DAY = 24 * 60 * 60
@@ -86,6 +87,36 @@ def reservation_of_nobody(d: Definition) -> Iterator[Finding]:
                 "the nodes are kept for nobody",
                 "add `accounts` or `users`, or `maintenance: true`",
             )
+        elif not reservation.users and _are_empty(d, reservation.accounts):
+            several = len(reservation.accounts) > 1
+            yield Finding(
+                ("reservations", name, "accounts"),
+                f"{' and '.join(reservation.accounts)} {'have' if several else 'has'} no users, "
+                "nor have accounts below, so the nodes are kept for nobody",
+                f"add people to accounts.{reservation.accounts[0]}.users, or name other accounts",
+            )
+
+
+def _are_empty(d: Definition, accounts: list[str]) -> bool:
+    """Whether accounts that are there, and those below them, have no users."""
+    known = d.cluster.accounts
+    is_known = bool(accounts) and all(account in known for account in accounts)
+    return is_known and not any(known[account].users for account in _with_those_below(d, accounts))
+
+
+def _with_those_below(d: Definition, accounts: list[str]) -> set[str]:
+    """Accounts and all accounts below them."""
+    below: dict[str | None, list[str]] = {}
+    for name, account in d.cluster.accounts.items():
+        below.setdefault(account.parent, []).append(name)
+    tree: set[str] = set()
+    left = [*accounts]
+    while left:
+        name = left.pop()
+        if name in d.cluster.accounts and name not in tree:
+            tree.add(name)
+            left += below.get(name, [])
+    return tree
 
 
 @check("reservation-user-without-account")
@@ -104,6 +135,100 @@ def reservation_user_without_account(d: Definition) -> Iterator[Finding]:
                     f"{user} is in no account, and no job of {user} could run there",
                     f"add {user} to `users` of an account, or take it out",
                 )
+
+
+@check("reservation-user-of-other-account")
+def reservation_user_of_other_account(d: Definition) -> Iterator[Finding]:
+    """A reservation for somebody who is not in each of its accounts: slurmctld refuses it."""
+    # _set_assoc_list in reservation.c wants an association of each user in each account.
+    accounts = d.cluster.accounts
+    everybody = {user for account in accounts.values() for user in account.users}
+    for name, reservation in d.cluster.reservations.items():
+        for index, user in enumerate(reservation.users):
+            person = d.cluster.users.people.get(user)
+            if user not in everybody or (person and person.state == "absent"):
+                continue  # the first has an error already, and the second is left out
+            without = [
+                account
+                for account in reservation.accounts
+                if account in accounts and user not in accounts[account].users
+            ]
+            if without:
+                yield Finding(
+                    ("reservations", name, "users", index),
+                    f"{user} is no user of {' and '.join(without)}, and SLURM refuses a "
+                    "reservation unless each of its users is in each of its accounts",
+                    f"add {user} to accounts.{without[0]}.users, or leave `accounts` or {user} "
+                    "out here",
+                )
+
+
+@check("reservation-closed")
+def reservation_closed(d: Definition) -> Iterator[Finding]:
+    """A reservation for people whose jobs no partition of its nodes takes, by groups or QoS."""
+    people = d.cluster.users.people
+    absent = {name for name, person in people.items() if person.state == "absent"}
+    of_all = [one for one in qos_of_users(d) if one[1] not in absent]
+    for name, reservation in d.cluster.reservations.items():
+        accounts = _with_those_below(d, reservation.accounts)
+        its = [
+            (account, user, names)
+            for account, user, names in of_all
+            if (account in accounts or not reservation.accounts)
+            and (user in reservation.users or not reservation.users)
+        ]
+        partitions = _partitions(d, reservation)
+        if reservation.maintenance or not its or not partitions:
+            continue
+        if any(_may_run(d, user, names, partitions) for _, user, names in its):
+            continue
+        if not any(_may_run(d, user, names, partitions) for _, user, names in of_all):
+            continue  # the partitions are of nobody, which is an error of its own
+        which = ", ".join(partitions)
+        of_groups = any(
+            _may_enter(d, user, one) for _, user, _ in its for one in partitions.values()
+        )
+        if of_groups:
+            why = f"no QoS of theirs may be used in {which}, by `allow_qos` or `deny_qos`"
+            remedy = "let the partition take one of theirs, or name others"
+        else:
+            why = f"none of them is in `groups` of {which}"
+            remedy = "add them to one of these groups, or name others"
+        somebody = [*reservation.accounts, *reservation.users]
+        yield Finding(
+            ("reservations", name),
+            f"jobs of {', '.join(somebody)} can't run on its nodes, since {why}",
+            remedy,
+        )
+
+
+def _partitions(d: Definition, reservation: Reservation) -> dict[str, Partition]:
+    """The partitions that have nodes of a reservation; none if its own is not there."""
+    known = d.cluster.partitions
+    if reservation.partition is None:
+        return known
+    if reservation.partition not in known:
+        return {}
+    sets = set(known[reservation.partition].nodes)
+    return {name: one for name, one in known.items() if sets & set(one.nodes)}
+
+
+def _may_enter(d: Definition, user: str, partition: Partition) -> bool:
+    """Whether a user is in one of the groups of a partition, or may be."""
+    users = d.cluster.users
+    person = users.people.get(user)
+    # The directory may have the group, or the person.
+    if not partition.groups or person is None or users.directory is not None:
+        return True
+    # A group that is not there has an error already.
+    return bool({*person.groups} & {*partition.groups} or {*partition.groups} - {*users.groups})
+
+
+def _may_run(d: Definition, user: str, qos: list[str], partitions: dict[str, Partition]) -> bool:
+    return any(
+        _may_enter(d, user, one) and any(takes(one, name) for name in qos)
+        for one in partitions.values()
+    )
 
 
 @check("reservation-too-long")

@@ -1,12 +1,16 @@
 """Checks of the shape: pydantic's errors, reworded for people."""
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from muster.catalog.slurm_parameters import OVERSUBSCRIBE, parameters
 from muster.definition.checks.registry import Finding, source_check, suggestion
 from muster.definition.examples import example, key_of
+from muster.definition.problems import counted
+from muster.definition.schema.base import TIME_UNIT, SlurmTime
 from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.limits import Tres, TresMinutes
 from muster.definition.schema.node_sets import Machines, Partition, VirtualMachines
 from muster.definition.schema_errors import MACHINE_TYPE, MISPLACED, SchemaError, plain_type
 from muster.definition.sources import Sources
@@ -91,7 +95,26 @@ def _meant_by(error: SchemaError, key: str) -> str:
         for file in ("slurm", "cgroup"):
             if key.casefold() in parameters(f"{file}.conf"):
                 return f"it is a parameter of {file}.conf: write it below `{file}`"
-    return suggestion(key, _keys(error), _REFERENCE)
+    spelt = _spelt_for_slurm(error, key.casefold())
+    return f'did you mean "{spelt}"?' if spelt else suggestion(key, _keys(error), _REFERENCE)
+
+
+def _spelt_for_slurm(error: SchemaError, key: str) -> str | None:
+    """The key and value of an amount that is spelt as sacctmgr does, as in `mem: 64G`."""
+    number = re.fullmatch(r"([0-9]+)([kmgtp]?)i?b?", str(error.value).casefold())
+    if key in ("mem", "memory", "ram") and error.owner is Tres:
+        if number is None:
+            return "memory_mib"
+        # sacctmgr takes a number without a unit as MiB.
+        mib = int(number[1]) * 1024 ** ("kmgtp".index(number[2] or "m") - 1)
+        return f"memory_mib: {max(1, int(mib))}"
+    name, _, kind = key.partition(":")
+    if error.owner not in (Tres, TresMinutes) or name != "gres/gpu":
+        return None
+    amount = f": {error.value}" if isinstance(error.value, int) else ""
+    if kind:
+        return f"gpu_types: {{{kind}{amount}}}" if error.owner is Tres else None
+    return f"gpu{amount}"
 
 
 def _misspelt_types(sources: Sources) -> set[KeyPath]:
@@ -213,7 +236,20 @@ def not_text(sources: Sources) -> Iterator[Finding]:
             remedy = "write one text here"
         else:
             remedy = "give a text" if error.value is None else f'put it in quotes: "{spelt}"'
+        if type(error.value) is int and error.value > 0 and _is_time(error):
+            minutes = counted(error.value, "minute")
+            remedy += f", which is {minutes} to SLURM; {counted(error.value, 'day')} "
+            remedy += f'{"is" if error.value == 1 else "are"} "{error.value}-0"'
         yield Finding(error.path, kind, remedy)
+
+
+def _is_time(error: SchemaError) -> bool:
+    """Whether the key takes a time as SLURM reads it."""
+    if error.field is None:
+        return False
+    extra = error.field.json_schema_extra
+    may_be_null = SlurmTime in get_args(error.field.annotation)
+    return may_be_null or (isinstance(extra, dict) and extra.get("x-unit") == TIME_UNIT)
 
 
 @source_check("not-a-number", "int_type", "int_from_float")

@@ -256,21 +256,28 @@ def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
     """PreemptType without a PreemptMode, or the reverse: slurmctld does not start."""
     texts = {name.lower(): _written(value).lower() for _, _, name, value in given(d)}
     names: dict[str, KeyPath] = {name.lower(): (key, name) for _, key, name, _ in given(d)}
-    if any(qos.preempt for qos in d.cluster.qos.values()):
+    of_qos = any(qos.preempt for qos in d.cluster.qos.values())
+    if of_qos:
         # What Muster sets where one is not given: muster/render/slurm/slurm_conf.py.
         texts = {"preempttype": "preempt/qos", "preemptmode": "requeue"} | texts
-        names = {"preempttype": ("qos",), "preemptmode": ("qos",)} | names
     words = set(texts.get("preemptmode", "").split(","))
-    if "suspend" in words:
+    if "suspend" in words or words & {"yes", "no"}:
         return  # another check says what is wrong
     modes = {"cancel", "requeue"} & words
     preempts = texts.get("preempttype", "preempt/none") != "preempt/none"
     if preempts and not modes:
+        mode = names.get("preemptmode")
         yield Finding(
-            names["preempttype"],
-            "SLURM does not start with a PreemptType and no PreemptMode",
-            "add PreemptMode: requeue, or cancel",
+            mode or names["preempttype"],
+            f"SLURM does not start with {mode[-1]}: {texts['preemptmode']} where "
+            f"{'QoS preempt others' if of_qos else 'there is a PreemptType'}"
+            if mode
+            else "SLURM does not start with a PreemptType and no PreemptMode",
+            f"{'write' if mode else 'add'} PreemptMode: requeue, or cancel"
+            f"{', or take it out' if mode and of_qos else ''}",
         )
+    elif of_qos:
+        return  # without a PreemptType no QoS preempts another: qos-preemption-off
     elif modes and not preempts:
         yield Finding(
             names["preemptmode"],

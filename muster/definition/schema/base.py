@@ -19,8 +19,9 @@ class Model(BaseModel):
 MOST_MEMORY_MIB = 2**30
 """1 PiB, far above any machine: a larger number is bytes."""
 Mebibytes = Annotated[int, Field(le=MOST_MEMORY_MIB, json_schema_extra={"x-unit": "MiB"})]
+TIME_UNIT = "days-hours:min:s"
 SlurmTime = Annotated[
-    str, Field(json_schema_extra={"x-unit": "days-hours:min:s", **whole(patterns.SLURM_TIME)})
+    str, Field(json_schema_extra={"x-unit": TIME_UNIT, **whole(patterns.SLURM_TIME)})
 ]
 # A value of slurm.conf or cgroup.conf as YAML gives it; yes and no arrive as bool.
 Scalar = str | int | float | bool

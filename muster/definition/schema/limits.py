@@ -91,7 +91,7 @@ class Association(Model):
         Count | None,
         Field(
             description="Jobs of each user, waiting ones too; each task of an array is one. Null: "
-            "`scheduling.max_submit_jobs`."
+            "that of the account above, at the top `scheduling.max_submit_jobs`."
         ),
     ] = None
     max_tres_per_job: Annotated[
@@ -152,7 +152,8 @@ class Qos(Model):
             le=86400,
             json_schema_extra={"x-unit": "s"},
             description="Time between the signal and the end, for jobs of this QoS that give way: "
-            "the signal of `--signal`, or SIGCONT and SIGTERM to their steps.",
+            "the signal of `--signal`, or SIGCONT and SIGTERM to their steps. With 0 they get "
+            "SIGTERM at once; the end is 30 s after SIGTERM (`KillWait`).",
         ),
     ] = 0
     deny_on_limit: Annotated[

@@ -68,7 +68,7 @@ class Reservation(Model):
         list[str],
         Field(
             description="People whose jobs may run there; with `accounts` only those jobs that "
-            "they charge to one of these.",
+            "they charge to one of these, and each person must be in each account.",
             examples=[["ada"]],
         ),
     ] = []

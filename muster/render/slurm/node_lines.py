@@ -7,8 +7,9 @@ from muster.definition.definition import Definition
 from muster.definition.job_shares import (
     cpus_by_gpu,
     free_mib,
+    memory_by_cpu_mib,
     memory_by_gpu_mib,
-    memory_per_cpu_mib,
+    most_memory_per_cpu_mib,
 )
 from muster.definition.schema.gpus import Gpus
 from muster.definition.schema.node_sets import NodeSet, Partition, VirtualMachines
@@ -190,36 +191,16 @@ def _qos(partition: Partition) -> Line:
 
 def _shares(definition: Definition, partition: Partition, node_sets: list[NodeSet]) -> Line:
     """Return what a job has unasked, what it may have for a CPU, and what it is charged."""
-    per_cpu = partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets)
-    most = _most_memory_per_cpu_mib(partition, node_sets)
-    # Above the most, a job would have more CPUs for memory that it did not ask for.
-    keys = {"DefMemPerCPU": str(min(per_cpu, most or per_cpu))}
+    keys = {"DefMemPerCPU": str(memory_by_cpu_mib(partition, node_sets))}
     if per_gpu := memory_by_gpu_mib(partition, node_sets):
         keys["DefMemPerGPU"] = str(per_gpu)
-    if most:
+    if most := most_memory_per_cpu_mib(partition, node_sets):
         keys["MaxMemPerCPU"] = str(most)
     if cpus := cpus_by_gpu(partition, node_sets):
         keys["DefCpuPerGPU"] = str(cpus)
     if definition.cluster.scheduling.billing_weights and definition.hosts.groups.get("database"):
         keys["TRESBillingWeights"] = billing_weights(node_sets)
     return keys
-
-
-def _most_memory_per_cpu_mib(partition: Partition, node_sets: Iterable[NodeSet]) -> int:
-    """Return the memory, in MiB, that a job may have for each CPU; 0: no limit.
-
-    A core's share of the node that has most for one, not a CPU's: a job that uses one thread of
-    each core (`--hint=nomultithread`) could not have all memory of a node otherwise. Rounded up,
-    so that all CPUs of a node may have all of its memory.
-    """
-    if partition.max_memory_per_cpu_mib is not None:
-        return partition.max_memory_per_cpu_mib
-    shares = [
-        -(-free_mib(node_set) // (node_set.sockets * node_set.cores_per_socket))
-        for node_set in node_sets
-    ]
-    # What a job has unasked must be within it.
-    return max(*shares, partition.memory_per_cpu_mib or 1)
 
 
 def billing_weights(node_sets: Iterable[NodeSet]) -> str:

@@ -39,6 +39,7 @@ KEPT_ENTRIES = {
     "preempt_send_user_signal,idle_on_node_suspend,cloud_reg_addrs,power_save_interval=0",
     "AccountingStorageEnforce": "associations",
     "AccountingStorageTRES": "gres/gpu",
+    "PriorityFlags": "MAX_TRES",
     "JobSubmitPlugins": "lua",
 }
 

@@ -130,6 +130,16 @@ def test_people_who_can_fill_the_queue_are_warned_of() -> None:
     assert said(scheduling={"max_submit_jobs": None}, qos=qos) == []
 
 
+@pytest.mark.parametrize(
+    ("value", "warned"), [("NO", True), (False, True), ("ANY", False), ("ALL", False)]
+)
+def test_jobs_that_wait_for_ever_in_their_partition_are_warned_of(
+    value: str | bool, warned: bool
+) -> None:
+    lines = said(slurm={"EnforcePartLimits": value})
+    assert [line.partition(":")[0] for line in lines] == ["slurm.EnforcePartLimits"] * warned
+
+
 def test_a_qos_whose_jobs_must_ask_for_a_time_is_warned_of() -> None:
     main = CLUSTER["partitions"]["main"] | {"max_time": "1-00:00:00", "default_time": "04:00:00"}
     short = {"normal": {"max_wall": "01:00:00"}}
@@ -145,6 +155,76 @@ def test_a_qos_whose_jobs_must_ask_for_a_time_is_warned_of() -> None:
     assert said(partitions={"main": main}, qos={"normal": {}}) == []
     two = {"main": main, "other": {"nodes": ["gpu"]}}
     assert said(partitions=two, qos=short) == []
+
+
+HOURS = {"main": {"nodes": ["gpu"], "default": True, "default_time": "04:00:00"}}
+
+
+@pytest.mark.parametrize(
+    ("qos", "what"),
+    [
+        ({}, "wait for ever"),
+        ({"normal": {}}, "are refused"),
+        ({"normal": {"deny_on_limit": False}, "low": {}}, "are refused or wait for ever"),
+    ],
+)
+def test_an_account_whose_jobs_must_ask_for_a_time_is_warned_of(
+    qos: dict[str, Any], what: str
+) -> None:
+    lab = {"users": ["ada"], "qos": ["normal", "low"] if "low" in qos else ["normal"]}
+    (line,) = said(partitions=HOURS, qos=qos, accounts={"lab": lab | {"max_wall": "01:00:00"}})
+    assert line == (
+        "accounts.lab.max_wall: jobs that ask for no time have 04:00:00 or more, by `default_time` "
+        f"of their partition, and {what}; lower that or raise `max_wall`, or tell people to use "
+        "--time"
+    )
+    own = lab | {"associations": {"ada": {"max_wall": "01:00:00"}}}
+    (line,) = said(partitions=HOURS, qos=qos, accounts={"lab": own})
+    assert line.startswith("accounts.lab.associations.ada.max_wall: jobs that ask for no time")
+    # Enough, or no bound.
+    for wall in ("04:00:00", "UNLIMITED"):
+        assert said(partitions=HOURS, qos=qos, accounts={"lab": lab | {"max_wall": wall}}) == []
+
+
+def test_nothing_is_said_where_some_partition_or_qos_gives_a_time() -> None:
+    hour = {"users": ["ada"], "max_wall": "01:00:00"}
+    two = HOURS | {"other": {"nodes": ["gpu"]}}
+    assert said(partitions=two, accounts={"lab": hour}) == []
+    # Of the QoS of a partition, where it goes first.
+    partitions = {"main": HOURS["main"] | {"qos": "long"}, "other": {"nodes": ["gpu"]}}
+    long = {"long": {"max_wall": "04:00:00"}}
+    assert said(partitions=partitions, qos=long, accounts={"lab": hour}) == []
+
+
+def test_a_default_partition_that_refuses_who_names_no_qos_is_warned_of() -> None:
+    def of(default_qos: str | None, **keys: Any) -> list[str]:
+        partitions = {"main": CLUSTER["partitions"]["main"] | keys, "other": {"nodes": ["gpu"]}}
+        lab = {"users": ["ada"], "qos": ["normal", "brief"], "default_qos": default_qos}
+        return said(partitions=partitions, qos={"brief": {}}, accounts={"lab": lab})
+
+    (line,) = of(None, allow_qos=["brief"])
+    assert line == (
+        "partitions.main: jobs that name no partition and no QoS are refused, since the default "
+        "partition does not take normal, by `allow_qos`; take it there, give accounts another "
+        "`default_qos`, or make another partition the default one"
+    )
+    assert "does not take brief, by `deny_qos`" in of("brief", deny_qos=["brief"])[0]
+    assert of("brief", allow_qos=["brief"]) == []
+    assert of(None, deny_qos=["brief"]) == []
+
+
+def test_one_qos_alone_is_the_default() -> None:
+    main = CLUSTER["partitions"]["main"] | {"deny_qos": ["brief", "low"]}
+    (line,) = said(
+        users={"people": {"ada": {"uid": 20001}, "bob": {"uid": 20002}}},
+        partitions={"main": main, "other": {"nodes": ["gpu"]}},
+        qos={"brief": {}, "low": {}},
+        accounts={
+            "lab": {"users": ["ada"], "qos": ["brief"]},
+            "trials": {"users": ["bob"], "qos": ["normal", "low"], "default_qos": "low"},
+        },
+    )
+    assert "since the default partition does not take brief, low, by `deny_qos`" in line
 
 
 FOUR_GPUS = {
@@ -194,8 +274,11 @@ def test_of_an_account_only_where_no_qos_limits_the_same() -> None:
     lab = {"lab": {"users": ["ada"], "grp_tres": two}}
     (line,) = said(nodes=FOUR_GPUS, accounts=lab)
     assert line.startswith("accounts.lab.grp_tres: 2 GPUs bring 24 CPUs unasked, and 12")
+    # Jobs in `brief` are bound by the account.
+    two_qos = {"lab": lab["lab"] | {"qos": ["normal", "brief"]}}
     for held in ({"gpu": 1}, {"cpu": 48}):
-        assert said(nodes=FOUR_GPUS, accounts=lab, qos={"normal": {"grp_tres": held}}) == []
+        qos = {"normal": {"grp_tres": held}, "brief": {}}
+        assert said(nodes=FOUR_GPUS, accounts=two_qos, qos=qos) == []
 
 
 def test_a_partition_whose_gpus_bring_more_than_a_node_has_is_warned_of() -> None:
@@ -251,8 +334,10 @@ def test_the_time_of_a_job_is_that_of_the_first_that_has_one() -> None:
     long = {"users": ["ada"], "max_wall": "02:00:00"}
     (line,) = said(partitions=two, accounts={"lab": long})
     assert line.startswith(f"{ASKED} 02:00:00 by accounts.lab.max_wall, ")
-    hour = {"normal": {"max_wall": "01:00:00"}}
-    assert said(partitions=two, qos=hour, accounts={"lab": long}) == []
+    hour = {"normal": {"max_wall": "01:00:00"}, "low": {}}
+    both = long | {"qos": ["normal", "low"]}
+    only = {"main": DAY, "hour": HOUR | {"deny_qos": ["low"]}}
+    assert said(partitions=only, qos=hour, accounts={"lab": both}) == []
     ada = {"users": ["ada"], "associations": {"ada": {"max_wall": "02:00:00"}}}
     (line,) = said(partitions=two, accounts={"lab": ada})
     assert line.startswith(f"{ASKED} 02:00:00 by accounts.lab.associations.ada.max_wall, ")

@@ -19,7 +19,10 @@ DIRECTORY = {"servers": ["ldaps://ldap.example.org"], "base": "dc=example", "gro
 def defined(more: dict[str, Any] | None, **home: Any) -> Definition:
     users = {
         "groups": {"ml": {"gid": 20000}},
-        "people": {"ada": {"uid": 20001}, "bob": {"uid": 20002, "state": "absent"}},
+        "people": {
+            "ada": {"uid": 20001, "groups": ["ml"]},
+            "bob": {"uid": 20002, "state": "absent"},
+        },
     }
     # Names that are in the directory alone.
     staff, zoe = ([], []) if more is None else (["staff", "hpc"], ["zoe"])

@@ -301,6 +301,8 @@ def test_the_limits_that_a_definition_propagates_are_not_ignored_by_slurm(lab):
         ("LaunchParameters", "test_exec", "use_interactive_step,test_exec"),
         ("AccountingStorageEnforce", "safe", "associations,safe"),
         ("AccountingStorageTRES", "license/matlab", "gres/gpu,license/matlab"),
+        ("PriorityFlags", "NO_FAIR_TREE", "MAX_TRES,NO_FAIR_TREE"),
+        ("PriorityFlags", "no_fair_tree,max_tres", "no_fair_tree,max_tres"),
     ],
 )
 def test_an_override_leaves_what_nodes_accounts_and_gpus_need(lab, key, value, written):

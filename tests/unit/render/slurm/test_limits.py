@@ -87,6 +87,8 @@ def test_weights_need_accounting_and_can_be_left_out(lab):
     without = lab({"scheduling": {"billing_weights": False}})
     assert "TRESBillingWeights" not in partition(without, "ml-gpu")
     assert "PriorityFlags" not in conf(without)
+    flags = {"scheduling": {"billing_weights": False}, "slurm": {"PriorityFlags": "NO_FAIR_TREE"}}
+    assert conf(lab(flags))["PriorityFlags"] == "NO_FAIR_TREE"
     nobody = lab({"accounts": None}, {"database": None})
     assert "TRESBillingWeights" not in partition(nobody, "ml-gpu")
 

@@ -41,7 +41,6 @@ FREE = {
     "MaxJobCount": "a limit",
     "MessageTimeout": "a limit",
     "PriorityDecayHalfLife": "a site's rule",
-    "PriorityFlags": "a site's rule",
     "PriorityType": "a site's rule, as the weights",
     "PriorityWeightAge": "a site's rule",
     "PriorityWeightFairshare": "a site's rule",
