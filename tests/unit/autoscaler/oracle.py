@@ -215,11 +215,12 @@ class Oracle:
                 self._asked[name] = now, self._unreachable_s, math.inf
 
     def unnoticed(self, name: str) -> None:
-        """Slurmctld asks for a node again within seconds, and that request is lost.
+        """Slurmctld asks for a node whose request is lost, and no state shows since when.
 
-        It was killed and does not know that it had asked. That is an excuse: the daemon sees the
-        node powering up before and after that. A verdict is due all the same; where that request is
-        called late the node may have it already.
+        It asks again within seconds, as it was killed and does not know that it had asked; or the
+        daemon begins after it has asked. That is an excuse: the VM may be that of an earlier start.
+        A verdict is due all the same; where that request is called late the node may have it
+        already.
         """
         if name in self._asked:
             asked, unreachable_s, _ = self._asked[name]

@@ -33,6 +33,7 @@ from muster.autoscaler.reconcile.model import (
 
 CALM = NodeSet("calm", (choice("n2 in c"),))
 """Nothing happens to these VMs; they share the rest with those of the other set."""
+POOL = CALM.choices[0].pool
 
 
 def sets(*choices: str) -> dict[str, NodeSet]:
@@ -205,6 +206,8 @@ class SimCloud:
     """VM's id -> its deletion."""
     mistaken: set[str] = field(default_factory=set)
     """Healthy nodes whose insert has failed once."""
+    charged_until: dict[str, float] = field(default_factory=dict)
+    """Name of a healthy node -> until when quotas count its VM, whose insert fails then."""
     born: int = 0
     """How many VMs there have been; the id of the last one."""
     send_until: float = -math.inf
@@ -468,11 +471,17 @@ class SimCloud:
         if why:
             # Once, and another try helps.
             self.mistaken.update(action.names)
+            self.charged_until |= dict.fromkeys(action.names, end)
             self._tell_at(end, Inserted(action.id, whole=why))
             return
         self.mistaken.difference_update(action.names)
         self._make(action.choice, action.names)
         self._tell_at(end, Inserted(action.id))
+
+    def healthy(self) -> int:
+        """How many VMs of healthy nodes quotas count now."""
+        names = {name for name, until in self.charged_until.items() if until > self.now}
+        return len(names | {vm.name for vm in self.vms.values() if vm.pool == POOL})
 
     def _insert(self, action: Insert) -> None:
         chosen = action.choice

@@ -150,7 +150,7 @@ class SimSpool:
             run.lost.update(last)
             self.woken |= not lost
             for name in last:
-                if name in again:
+                if name in again or asked <= run.scontrol.first_at:
                     run.oracle.unnoticed(name)
             return
         self.written += 1
@@ -198,6 +198,8 @@ class SimSlurm:
     """The time of slurmctld's last answer: what it says is from then."""
     asked_at: float = 0
     """When its last answer was asked for; 0: this daemon has had none."""
+    first_at: float = 0
+    """The time of its first answer to this daemon."""
 
     def nodes(self) -> list[Node]:
         run = self.run
@@ -211,7 +213,9 @@ class SimSlurm:
             run.oracle.unread(run.now, TIMEOUTS.verdict_s, dict.fromkeys(run.lost, STALE_S))
         if not self.asked_at:
             # Of a node that SLURM asked for before that an earlier daemon may have made the VM.
-            run.begun = run.now
+            run.begun, self.first_at = run.now, known_at
+            for name in run.lost:
+                run.oracle.unnoticed(name)
         self.known_at, self.asked_at = known_at, asked_at
         run.called(STOPPED_WITH_STATES)
         return nodes
@@ -287,7 +291,10 @@ class SimFleet:
         return self.run.cloud.sets
 
     def quotas(self, _sets: Iterable[NodeSet]) -> Quotas:
-        return Quotas(zones=frozenset(simcloud.ZONES.values()))
+        """Room for one VM of each healthy node, and no more."""
+        run = self.run
+        left, uses = {"CPUS": COUNTS["calm"] - run.cloud.healthy()}, {simcloud.POOL: {"CPUS": 1}}
+        return Quotas(left, uses, run.now, frozenset(simcloud.ZONES.values()))
 
     def vms(self) -> VmList:
         run, cloud = self.run, self.run.cloud

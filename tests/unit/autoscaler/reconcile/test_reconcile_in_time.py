@@ -216,6 +216,32 @@ def test_a_lost_request_that_is_called_late_excuses_no_node_that_has_its_verdict
     assert oracle.end(60) == []
 
 
+@pytest.mark.parametrize(
+    ("order", "excused"),
+    [
+        (("asked", "lost", "first answer"), True),
+        (("asked", "first answer", "lost"), True),
+        (("first answer", "asked", "lost"), False),
+    ],
+)
+def test_a_request_that_is_lost_while_the_daemon_begins_does_not_say_since_when(
+    order: tuple[str, ...], excused: bool
+) -> None:
+    run, name = SimulatedRun(Schedule(0)), "lab-calm-0"
+    run.spool.full_until = run.now + 100
+    for what in order:
+        match what:
+            case "asked":
+                asked = run.slurm.asked_at[name] = run.now
+                run.oracle.asked(name, asked)
+            case "lost":
+                run.spool.resume((name,), (), asked, ())
+            case _:
+                run.scontrol.nodes()
+    run.oracle.released(name, asked + 150)
+    assert (run.oracle.wrong == []) is excused
+
+
 def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
     named = {*retry_policy._NO_ROOM, *retry_policy._NO_QUOTA, *retry_policy._TEMPORARY}
     # The driver's own words for calls that never had an answer are other faults.
@@ -785,6 +811,18 @@ class DeletesByOldStates(DeletedByName):
         return actions, after
 
 
+class DecidesByOldQuotas(Planted):
+    """Quotas that still count the VM of an insert that has failed release its node."""
+
+    says = "healthy, and released"
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        quotas = replace(observed.quotas, at=observed.now)
+        return reconcile(replace(observed, quotas=quotas), tracked)
+
+
 @dataclass
 class SeldomToken(SimCloud):
     """A driver that asks for a token again ten minutes after an outage."""
@@ -882,6 +920,7 @@ PLANTED = (
     ReleasedAfterStop,
     DeletesByOldStates,
     ReleasedUnderAnotherJob,
+    DecidesByOldQuotas,
     NoTokenForLong,
     InsertsBehindDeletions,
 )
