@@ -131,7 +131,9 @@ def _allocate(
         else:
             count, at_most = (_count(quota, group, pool, fit) for quota in (quotas, most))
             asked, waits, short = fit[:count], fit[count:at_most], fit[at_most:]
-            late = {name for name in short if _changed_at(tracked.node(name)) > read_at}
+            # In a zone that is not reached they may count a node's VM that no list has.
+            unlisted = pool.zone in observed.vms.unreachable
+            late = {name for name in short if unlisted or _changed_at(tracked.node(name)) > read_at}
             if group.job and late:
                 late.update(short)
             waits += [name for name in short if name in late]
