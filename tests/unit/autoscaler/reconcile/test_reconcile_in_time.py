@@ -446,6 +446,7 @@ class ReleasedUnread(Planted):
     """A node is released when slurmctld answers again, whatever it has become."""
 
     says = "is in service on a sound VM"
+    needs = ("runs late", "scontrol hangs", "scontrol slow")
 
     def plan(
         self, observed: ObservedState, tracked: TrackedState
@@ -539,7 +540,7 @@ class LateIsOlder(Planted):
     """A VM that runs is taken for one from before SLURM asked, though lists had it as coming."""
 
     says = "its new VM"
-    needs = ("deletions wait", "runs late")
+    needs = ("deletions wait", "request late", "runs late")
 
     def plan(
         self, observed: ObservedState, tracked: TrackedState
