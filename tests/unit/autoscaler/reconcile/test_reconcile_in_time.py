@@ -31,6 +31,7 @@ from muster.autoscaler.reconcile.model import (
     Failure,
     Insert,
     Inserted,
+    Job,
     Power,
     Probe,
     Released,
@@ -839,7 +840,12 @@ class BootsThroughGap(Planted):
     """A boot has its time while slurmctld is away, though no slurmd can register."""
 
     says = "healthy, boots, and is released too early"
-    needs = ("slurmctld restarts",)
+
+    def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
+        super()._resume(names, jobs)
+        if self.random.random() < 0.5:
+            # Away where it matters: while nodes boot.
+            self.away_until = self.now + 120
 
     def plan(
         self, observed: ObservedState, tracked: TrackedState
@@ -920,12 +926,13 @@ PLANTED = (
     IntervalsBySystemClock,
     ReleasedAfterStop,
     DeletesByOldStates,
+    BootsThroughGap,
     ReleasedUnderAnotherJob,
     DecidesByOldQuotas,
     NoTokenForLong,
     InsertsBehindDeletions,
 )
-PLANTED_SELDOM_SEEN = (BootsThroughGap, DeletionNotJudgedAgain, StoppedInOldList)
+PLANTED_SELDOM_SEEN = (DeletionNotJudgedAgain, StoppedInOldList)
 
 
 @pytest.mark.parametrize("bug", PLANTED)
@@ -937,7 +944,7 @@ def test_a_planted_bug_is_found(
     find(bug, record_property, monkeypatch)
 
 
-@pytest.mark.proof("each is found in one of some sixty schedules")
+@pytest.mark.proof("each is found in one of some fifty schedules")
 @pytest.mark.parametrize("bug", PLANTED_SELDOM_SEEN)
 def test_a_planted_bug_that_is_seldom_seen_is_found(
     bug: type[Planted],
