@@ -6,6 +6,7 @@ digest of its recipe, so it is built once per recipe and machine.
 
 import fcntl
 import hashlib
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -37,6 +38,9 @@ CACHE = Path.home() / ".cache" / "muster"
 RECIPE = Path(__file__).parent / "recipe"
 """Files of the image; path = destination. Below etc/ what a container needs."""
 
+COMPILED = "__pycache__"
+"""Where Python keeps what it has compiled."""
+
 CODE = "/var/cache/compiled-once"
 """Where the recipe's compiled_once.py keeps what it has compiled."""
 
@@ -62,14 +66,28 @@ def certificates() -> list[Path]:
     return sorted(CERTIFICATES.glob("*.crt"))
 
 
+def files(recipe: Path) -> list[Path]:
+    """Return the files of a recipe, sorted.
+
+    Without what Python compiles beside a module that somebody imports: each checkout would make an
+    image of its own.
+    """
+    found = (path for path in recipe.rglob("*") if COMPILED not in path.parts)
+    return sorted(path for path in found if path.is_file())
+
+
+def copy_recipe(to: Path) -> None:
+    """Copy the recipe's `files` to a new folder."""
+    shutil.copytree(RECIPE, to, ignore=shutil.ignore_patterns(COMPILED))
+
+
 def tag(release: str) -> str:
     """Return the name of the image of `release`: it changes with the recipe."""
     digest = hashlib.sha256()
     digest.update(" ".join([release, *PACKAGES]).encode())
     digest.update(Path(__file__).read_bytes())
-    for path in sorted(RECIPE.rglob("*")):
-        if path.is_file():
-            digest.update(str(path.relative_to(RECIPE)).encode() + path.read_bytes())
+    for path in files(RECIPE):
+        digest.update(str(path.relative_to(RECIPE)).encode() + path.read_bytes())
     digest.update(proxy_settings().encode())
     for path in certificates():
         digest.update(path.read_bytes())
@@ -106,6 +124,8 @@ def build(release: str, name: str) -> None:
         archive = f"{folder}/root.tar"
         proxy = Path(folder) / "proxy.conf"
         proxy.write_text(proxy_settings(), encoding="utf-8")
+        recipe = Path(folder) / "recipe"
+        copy_recipe(recipe)
         podman.run(
             [
                 "mmdebstrap",
@@ -115,7 +135,7 @@ def build(release: str, name: str) -> None:
                 '--aptopt=APT::Install-Recommends "false"',
                 # An installed Debian has package lists: `--check` on a fresh host needs them.
                 "--skip=cleanup/apt/lists",
-                f"--customize-hook=copy-in {RECIPE}/etc {RECIPE}/usr /",
+                f"--customize-hook=copy-in {recipe}/etc {recipe}/usr /",
                 f'--customize-hook=mkdir -m 700 "$1"{CODE}',
                 f"--customize-hook=upload {proxy} /etc/apt/apt.conf.d/91proxy",
                 # Without them https may fail: a company's proxy shows certificates of its own.

@@ -1,6 +1,7 @@
 """Machines that are containers, without starting one: names, files, error sentences."""
 
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,9 @@ def test_the_tag_is_the_same_for_the_same_recipe(recipe: Path) -> None:
     assert name.startswith("localhost/muster-bookworm:")
     for path in recipe.rglob("*"):
         os.utime(path)
+    for path in list(recipe.rglob("*.py")):
+        py_compile.compile(str(path))
+    assert list(recipe.rglob("*.pyc"))
     assert base_image.tag("bookworm") == name
 
 

@@ -125,9 +125,8 @@ def digest(release: str) -> str:
     found.update(" ".join([release, *packages_of(release)]).encode())
     found.update(Path(__file__).read_bytes() + base_image.proxy_settings().encode())
     for recipe in (RECIPE, base_image.RECIPE / "usr"):
-        for path in sorted(recipe.rglob("*")):
-            if path.is_file():
-                found.update(str(path.relative_to(recipe)).encode() + path.read_bytes())
+        for path in base_image.files(recipe):
+            found.update(str(path.relative_to(recipe)).encode() + path.read_bytes())
     return found.hexdigest()[:12]
 
 
@@ -155,8 +154,9 @@ def ensure(release: str) -> Root:
 def build(release: str, folder: Path) -> None:
     """Build into a folder beside, and rename it when it is whole."""
     with tempfile.TemporaryDirectory(dir=base_image.CACHE, prefix="vm-build-") as name:
-        work = Path(name) / "vm"
+        work, recipe = Path(name) / "vm", Path(name) / "recipe"
         work.mkdir()
+        base_image.copy_recipe(recipe)
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", work / "key"],
             timeout=30,
@@ -171,7 +171,7 @@ def build(release: str, folder: Path) -> None:
                 "--variant=minbase",
                 f"--include={packages}",
                 '--aptopt=APT::Install-Recommends "false"',
-                f"--customize-hook=copy-in {RECIPE}/etc {base_image.RECIPE}/usr {work}/etc /",
+                f"--customize-hook=copy-in {RECIPE}/etc {recipe}/usr {work}/etc /",
                 f'--customize-hook=mkdir -m 700 "$1"{base_image.CODE}',
                 f"--customize-hook=upload {work}/proxy.conf /etc/apt/apt.conf.d/91proxy",
                 '--customize-hook=mkdir -m 700 -p "$1"/root/.ssh',
