@@ -1,9 +1,4 @@
-"""Text for people: words of Google and of VMs on one line, names in their order; pure."""
-
-
-def one_line(text: str) -> str:
-    """Return a text on one line, without control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+"""Text for people: names in their order; pure."""
 
 
 def in_order(name: str) -> tuple[str, int, str]:

@@ -1,5 +1,8 @@
 """Creates VMs: one bulkInsert per action, or a few single inserts if too many bulkInserts run.
 
+If Google refuses a bulkInsert for a right on a VM `unusedName`, all VMs get single inserts: it
+checks rights before it knows the names, and the controller's hold for the names of its node sets.
+
 https://cloud.google.com/compute/docs/instances/multiple/about-bulk-creation
 
 A VM has the name of its node, and the requestId is computed from the action. So a retry or a
@@ -10,6 +13,8 @@ Nothing is deleted here. If Google creates fewer VMs than a job needs, the resul
 have none: a VM that exists may be that of a node in service.
 """
 
+import logging
+import math
 import re
 import uuid
 from typing import Any
@@ -25,6 +30,8 @@ from muster.autoscaler.compute.zones import Slots
 from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
 from muster.gcp.api import PAGE, CloudError, last
 
+log = logging.getLogger("muster")
+
 NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
 """If no bulk operation can start, at most this number of VMs are created one by one."""
@@ -34,12 +41,16 @@ LATE = 0.25
 """In this last part of an action's time no bulk operation starts: it would end too late."""
 AGAIN_S = 1.0
 """Seconds until a retry, if Google says that a name exists, but its VM can't be found."""
+NO_BULK_S = 600.0
+"""After that a bulkInsert is tried again: the right may be granted by then."""
 LISTS = 3
 """How often to list the VMs, if Google doesn't say which ones it has not created."""
 CHILD_FIELDS = "items(targetLink,error/errors(code,message),httpErrorStatusCode),nextPageToken"
 NOT_MADE = Failure(
     "notMade", "Google created only some of the VMs and does not say why not this one"
 )
+PLACEHOLDER = "/instances/unusedName'"
+"""In messages of Google where a right on the VMs of a bulkInsert lacks."""
 # "The resource 'projects/P/zones/Z/instances/N' already exists"
 EXISTING_NAME = re.compile(r"instances/([a-z0-9-]+)'")
 
@@ -66,6 +77,8 @@ class Inserts:
         self.slots = Slots(most, max(1, most - LEFT_TO_OTHERS))
         self.bulk: set[str] = set()
         """Ids of the actions whose bulk operations run."""
+        self.no_bulk_until = -math.inf
+        """Google has refused one because it does not know the names: until then none is sent."""
 
     def run(self, action: Insert, until: float) -> Inserted:
         """Create the VMs; return when each exists or has failed."""
@@ -91,8 +104,8 @@ class _Creation:
         """Those that have a VM, some perhaps from before."""
         self.failed: dict[str, Failure] = {}
         self.round = 0
-        self.policy = {"resourcePolicies": [policy]} if policy else {}
-        """Fields of a request's body that replace those of the template."""
+        self.policy = policy
+        """Name of the placement policy; empty: that of the template."""
         self.instances = f"projects/{inserts.project}/zones/{action.choice.zone}/instances"
 
     def run(self) -> Inserted:
@@ -116,14 +129,15 @@ class _Creation:
             self.round += 1
             if len(self.made) + len(self.names) < self.action.least:
                 return errors.commonest(self.failed)
-            if self._slot():
+            singly = self.inserts.clock.monotonic() < self.inserts.no_bulk_until
+            if not singly and self._slot():
                 try:
                     self.inserts.bulk.add(self.action.id)
                     why = self._bulk()
                 finally:
                     self.inserts.bulk.discard(self.action.id)
                     self.inserts.slots.give_back(self.action.choice.zone)
-            elif len(self.names) <= FEW:
+            elif singly or len(self.names) <= FEW:
                 self._one_by_one()
             else:
                 return Failure("notSent", "too many bulk operations were running all the time")
@@ -147,7 +161,9 @@ class _Creation:
             "perInstanceProperties": {name: {} for name in self.names},
         }
         if self.policy:
-            body["instanceProperties"] = self.policy
+            # A name here, and a URL in `_one`:
+            # https://cloud.google.com/compute/docs/reference/rest/v1/instances/bulkInsert
+            body["instanceProperties"] = {"resourcePolicies": [self.policy]}
         try:
             operation = self.inserts.transport.call(
                 "instances.bulkInsert",
@@ -159,6 +175,10 @@ class _Creation:
                 query={"requestId": self._request_id(*self.names)},
             )
         except CloudError as error:
+            if PLACEHOLDER in error.message:
+                log.warning("VMs are created one by one: %s", error.message)
+                self.inserts.no_bulk_until = self.inserts.clock.monotonic() + NO_BULK_S
+                return None
             if error.reason not in errors.EXISTS:
                 raise
             self._sort_out(set(EXISTING_NAME.findall(error.message)))
@@ -259,13 +279,18 @@ class _Creation:
         self._sort_out(set(self.names))
 
     def _one(self, name: str) -> Operation:
+        body: dict[str, Any] = {"name": name}
+        if self.policy:
+            region = self.action.choice.zone.rpartition("-")[0]
+            place = f"projects/{self.inserts.project}/regions/{region}"
+            body["resourcePolicies"] = [f"{place}/resourcePolicies/{self.policy}"]
         return self.inserts.transport.call(
             "instances.insert",
             "POST",
             self.instances,
             until=self.until,
             groups=(Group.MUTATE,),
-            body={"name": name, **self.policy},
+            body=body,
             query={
                 "sourceInstanceTemplate": self.action.choice.template,
                 "requestId": self._request_id(name),

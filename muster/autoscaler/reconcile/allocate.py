@@ -56,7 +56,7 @@ class Room:
     quotas: Quotas
     """For certain."""
     most: Quotas
-    """If the quotas count all VMs already of which that is not known."""
+    """If the quotas count all VMs of which that is not known: those being made, and gone."""
     trials: frozenset[CapacityPool] = frozenset()
     """Pools that had no room and that a group before them tries."""
 
@@ -64,14 +64,19 @@ class Room:
 def left(observed: ObservedState, tracked: TrackedState) -> Room:
     """What the quotas leave now: as read, less the VMs asked for since, more those gone since.
 
-    It is not known whether they count a VM whose insert had not ended when they were read.
+    It is not known whether they count a VM whose insert had not ended when they were read, or one
+    whose deletion has ended since, if the list's answer came late and lacks it.
     """
     quotas = observed.quotas
     if not quotas.uses:
         return Room(quotas, quotas)
     since: Counter[CapacityPool] = Counter()
     perhaps: Counter[CapacityPool] = Counter()
+    gone: Counter[CapacityPool] = Counter()
     for name, record in tracked.nodes.items():
+        for vm_id, deleted in record.gone.items():
+            if deleted.at > quotas.at and vm_id not in observed.vms.ids:
+                gone[deleted.pool] += 1
         insert = tracked.inserts.get(record.insert)
         made = record.vm.pool if record.vm and record.vm.known_at >= quotas.at else None
         pool = insert.choice.pool if insert else made
@@ -89,6 +94,8 @@ def left(observed: ObservedState, tracked: TrackedState) -> Room:
     for pool, count in since.items():
         quotas = quotas.less(pool, count)
     most = quotas
+    for pool, count in gone.items():
+        most = most.less(pool, -count)
     for pool, count in perhaps.items():
         quotas = quotas.less(pool, count)
     return Room(quotas, most)
@@ -155,7 +162,8 @@ def _changed_at(record: NodeRecord) -> float:
 
     Quotas that were read before may count what is gone, and do not decide.
     """
-    return max(started(record).asked, record.since, *record.gone.values(), *record.no_room.values())
+    gone = (gone.at for gone in record.gone.values())
+    return max(started(record).asked, record.since, *gone, *record.no_room.values())
 
 
 def _count(quotas: Quotas, group: NodeGroup, pool: CapacityPool, names: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.boots import boots_after, with_boots
+from muster.autoscaler.reconcile.boots import boots_after, lacking_of, with_boots
 from muster.autoscaler.reconcile.expire import expire
 from muster.autoscaler.reconcile.jobs_over import jobs_over
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
@@ -23,8 +23,11 @@ def apply_readings(observed: ObservedState, tracked: TrackedState) -> TrackedSta
     unlisted = observed.vms.unreachable
     if tracked.read is not None and tracked.read.vms_at:
         unlisted &= tracked.unlisted
+    if tracked.read is None:
+        tracked = replace(tracked, first_at=observed.now)
     read_at = tracked.read.nodes_at if tracked.read else 0
-    back_at = observed.nodes_at if 0 < read_at < observed.nodes_at - STALE_S else tracked.back_at
+    is_back = (read_at or tracked.first_at) < observed.nodes_at - STALE_S
+    back_at = observed.nodes_at if is_back else tracked.back_at
     tracked = replace(
         tracked,
         back_at=back_at,
@@ -32,8 +35,10 @@ def apply_readings(observed: ObservedState, tracked: TrackedState) -> TrackedSta
         jobs_over=jobs_over(observed, tracked),
     )
     nodes = dict(tracked.nodes)
+    lacking = lacking_of(observed, tracked)
     for name in observed.powering_up():
-        record = with_start(observed, tracked, nodes.get(name, NOTHING), name)
+        before = nodes.get(name, NOTHING)
+        record = with_start(observed, tracked, before, name, lacking.get(name, {}))
         nodes[name] = with_boots(observed, tracked, record, name)
     nodes = {
         name: record

@@ -33,7 +33,7 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
                     nodes[name] = inserted(nodes.get(name, NOTHING), name, outcome)
                 _apply_to_breaker(breakers, outcome)
             case Deleted(vm=vm):
-                nodes[vm.name] = deleted(observed, nodes.get(vm.name, NOTHING), event)
+                nodes[vm.name] = deleted(nodes.get(vm.name, NOTHING), event)
             case ProbeResult(name=name, of_report=True):
                 nodes[name] = reported(nodes.get(name, NOTHING), event)
             case ProbeResult(name=name):

@@ -21,14 +21,18 @@ def boots_after(observed: ObservedState, tracked: TrackedState) -> Mapping[str, 
     boots: dict[str, Boot] = {}
     for vm_id, known in tracked.boots.items():
         if vm_id not in observed.vms.ids:
-            lacking_at = known.lacking_at or observed.vms_at
-            is_missing = observed.vms_at > lacking_at + observed.timeouts.missing_s
-            if vm_id in deletions or not is_missing:
-                boots[vm_id] = replace(known, lacking_at=lacking_at)
+            lacking = replace(known, lacking_at=known.lacking_at or observed.vms_at)
+            if vm_id in deletions or not _is_missing(observed, lacking):
+                boots[vm_id] = lacking
     for vm in observed.vms:
         if boot := _boot(observed, tracked.boots.get(vm.id), vm):
             boots[vm.id] = boot
     return boots
+
+
+def _is_missing(observed: ObservedState, boot: Boot) -> bool:
+    """Whether lists have lacked a VM for so long that it is gone."""
+    return observed.vms_at > boot.lacking_at + observed.timeouts.missing_s
 
 
 def _boot(observed: ObservedState, before: Boot | None, vm: Vm) -> Boot | None:
@@ -40,13 +44,22 @@ def _boot(observed: ObservedState, before: Boot | None, vm: Vm) -> Boot | None:
             return before
         # No list may have had it between the last one as coming and this one.
         ran_by = before.ran_by if before else vm.created + made_s
-        return Boot(min(observed.now, ran_by), ran=True)
+        return Boot(vm.name, vm.zone, min(observed.now, ran_by), ran=True)
     # One that has run is coming only in an older list, or as Google repairs it. If one that has
     # stopped is started again, that is another boot.
     older = before is not None and before.ran and vm.status not in (REPAIRING, *STOPPED)
     if vm.status in LEAVING or older or vm.zone in observed.vms.unreachable:
         return before
-    return Boot(observed.vms_at + made_s)
+    return Boot(vm.name, vm.zone, observed.vms_at + made_s)
+
+
+def lacking_of(observed: ObservedState, tracked: TrackedState) -> Mapping[str, dict[str, str]]:
+    """Return node's name -> id and zone of its VMs that lists lack, not so long that it is gone."""
+    found: dict[str, dict[str, str]] = {}
+    for vm_id, boot in tracked.boots.items():
+        if boot.lacking_at and not _is_missing(observed, boot):
+            found.setdefault(boot.name, {})[vm_id] = boot.zone
+    return found
 
 
 def with_boots(

@@ -4,23 +4,23 @@ from dataclasses import replace
 
 from muster.autoscaler.reconcile import backoff
 from muster.autoscaler.reconcile.model import Deleted
-from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import Deletion, NodeRecord, put, take
+from muster.autoscaler.reconcile.records import Deletion, Gone, NodeRecord, put, take
 
 WITHDRAWN = "withdrawn"
 """Code of a deletion that `Withdraw` has ended."""
 
 
-def deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> NodeRecord:
+def deleted(record: NodeRecord, event: Deleted) -> NodeRecord:
     """Return a node's record after the end of the deletion of a VM of its name."""
     vm, at, failure = event.vm, event.at, event.failure
     if failure is None:
-        gone = put(record.gone, vm.id, at)
+        gone = put(record.gone, vm.id, Gone(at, vm.pool))
         return replace(record, deletions=take(record.deletions, vm.id), gone=gone)
-    if failure.code == WITHDRAWN or vm.id not in observed.vms.ids:
-        # Not wanted any more, or gone in the meantime.
-        return replace(record, deletions=take(record.deletions, vm.id))
     before = record.deletions.get(vm.id, Deletion(vm))
+    if failure.code == WITHDRAWN:
+        # The VM is still there, also where the newest list lacks it.
+        ended = replace(before, again=at, withdrawn=False)
+        return replace(record, deletions=put(record.deletions, vm.id, ended))
     before = replace(before, failed_at=before.failed_at or at)
     if record.start:
         # Its node waits for it.

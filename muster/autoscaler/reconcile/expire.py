@@ -1,11 +1,11 @@
 """What the newest readings show to be over; pure."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Power
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import POWERING_UP, NodeRecord, Phase
+from muster.autoscaler.reconcile.records import POWERING_UP, Deletion, NodeRecord, Phase
 from muster.autoscaler.reconcile.release_results import after_reading
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
@@ -23,25 +23,27 @@ def expire(observed: ObservedState, before: NodeRecord, name: str) -> NodeRecord
     elif record.phase is not Phase.RELEASED and record.in_doubt:
         node = observed.nodes.get(name)
         if node is None or node.power is not Power.UP or (node.leaving and not node.busy):
-            record = record.settled(observed.nodes_at)
+            record = advanced(record, name, Evidence.NO_LONGER_UP, observed.nodes_at)
     return _without_old_facts(observed, record, name)
 
 
 def _without_old_facts(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
     if record.deletions:
-        # One that is under way tells its end by itself, mostly.
         left = {
             vm_id: deletion
-            for vm_id, deletion in record.deletions.items()
-            if vm_id in observed.vms.ids
-            or (deletion.under_way and observed.now <= deletion.asked_at + DELETION_S)
+            for vm_id, before in record.deletions.items()
+            if (deletion := _after_list(observed, before)) is not None
         }
-        if len(left) < len(record.deletions):
+        if left != record.deletions:
             record = replace(record, deletions=left)
     # The list of a zone that is not reached is older.
     if record.gone or record.no_room:
         old = observed.vms.ids if observed.vms.unreachable else frozenset()
-        gone = _since(record.gone, observed.vms_at - observed.timeouts.listed_s, old)
+        gone, past = record.gone, observed.vms_at - observed.timeouts.listed_s
+        if any(known.at < past and vm_id not in old for vm_id, known in gone.items()):
+            gone = {
+                vm_id: known for vm_id, known in gone.items() if known.at >= past or vm_id in old
+            }
         no_room = record.no_room
         if not observed.vms.unreachable:
             no_room = _since(no_room, observed.vms_at)
@@ -54,10 +56,21 @@ def _without_old_facts(observed: ObservedState, record: NodeRecord, name: str) -
     return record
 
 
-def _since(
-    times: Mapping[str, float], past: float, kept: Container[str] = ()
-) -> Mapping[str, float]:
+def _after_list(observed: ObservedState, deletion: Deletion) -> Deletion | None:
+    """Return a deletion after the newest list; None: its VM is gone by lists."""
+    if deletion.vm.id in observed.vms.ids:
+        return replace(deletion, lacking_at=0) if deletion.lacking_at else deletion
+    if deletion.under_way:
+        # It tells its end by itself, mostly.
+        return deletion if observed.now <= deletion.asked_at + DELETION_S else None
+    if not deletion.lacking_at:
+        return replace(deletion, lacking_at=observed.now)
+    # One list that lacks it does not prove that it is gone.
+    known = observed.vms_at <= deletion.lacking_at + observed.timeouts.missing_s
+    return deletion if known else None
+
+
+def _since(times: Mapping[str, float], past: float) -> Mapping[str, float]:
     if not times or min(times.values()) >= past:
         return times
-    left = {key: when for key, when in times.items() if when >= past or key in kept}
-    return left if len(left) < len(times) else times
+    return {key: when for key, when in times.items() if when >= past}

@@ -52,8 +52,8 @@ def without_jobs_over(observed: ObservedState, tracked: TrackedState) -> Observe
 def check_jobs_over(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     """Release the nodes of jobs that were queued again, unless another job has them by now.
 
-    Such a job had a node that is powered down. Those of a job that was cancelled stay: they are
-    idle when they come.
+    Such a job had a node that is powered down. Those of a job that was cancelled stay, and are idle
+    when they come, unless one of them fails.
     """
     release: dict[str, Release] = {}
     if not tracked.fresh or not tracked.jobs_over:

@@ -18,7 +18,13 @@ from muster.autoscaler.reconcile.model import (
     Vm,
 )
 from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
-from muster.autoscaler.reconcile.powering_up_rules import all_listed, evidence_of, ran, zones_of
+from muster.autoscaler.reconcile.powering_up_rules import (
+    all_listed,
+    evidence_of,
+    lacking_s,
+    ran,
+    zones_of,
+)
 from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
     POWERING_UP,
@@ -97,7 +103,22 @@ def _look_up(
             looked = replace(lookup, asked=lookup.asked | due)
             records[name] = replace(record, lookup=looked)
             probes += [Probe(name, zone) for zone in sorted(due)]
+        elif _is_gone_by_lists(observed, record):
+            phase, _ = step(record.phase, Evidence.NO_VM, name)
+            records[name] = record.to(phase, observed.vms_at).without_vm()
     return probes, records
+
+
+def _is_gone_by_lists(observed: ObservedState, record: NodeRecord) -> bool:
+    """Whether lists alone show that an earlier daemon has made no VM.
+
+    Of very many nodes not each VM can be read by its name in time. Where that was tried, having no
+    answer does not mean that the VM is gone.
+    """
+    facts = record.vm
+    if facts is None or facts.pool is not None or record.lookup is not None:
+        return False
+    return lacking_s(observed, facts) > 2 * observed.timeouts.missing_s
 
 
 def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm | None:
@@ -149,15 +170,19 @@ def _noted(
         and vm.created < start.accepted_from
         and not is_coming_since(observed.timeouts, boot, start.asked)
     ):
-        # It may have run before SLURM asked: a later list says what it is.
-        return record
+        # It may have run before SLURM asked: a later list says what it is. If that lacks it, it may
+        # still be there.
+        return record if facts else replace(record, vm=VmFacts(observed.now))
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
+    facts = facts or VmFacts(observed.now)
     running_at = 0.0
     if vm.status == RUNNING:
-        running_at = (facts.running_at if facts else 0) or observed.now
-    facts = facts or VmFacts(observed.now)
+        running_at = facts.running_at or observed.now
+    elif facts.running_at:
+        # It boots once more.
+        facts = replace(facts, probed=False, report=None)
     now_known = replace(
         facts, pool=vm.pool, id=vm.id, created=vm.created, lacking_at=0, running_at=running_at
     )

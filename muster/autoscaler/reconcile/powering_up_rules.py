@@ -73,8 +73,11 @@ def all_listed(observed: ObservedState, zones: frozenset[str], record: NodeRecor
 
 
 def zones_of(record: NodeRecord, zones: frozenset[str]) -> frozenset[str]:
-    """Where a node's VM was made, or may be, if an earlier daemon made it."""
-    return frozenset({record.vm.pool.zone}) if record.vm and record.vm.pool else zones
+    """Where a node's VM was made, or may be, if another start or an earlier daemon made it."""
+    facts = record.vm
+    if facts is None or not (facts.pool or facts.older):
+        return zones
+    return frozenset({facts.pool.zone} if facts.pool else facts.older.values())
 
 
 # --- conditions -----------------------------------------------------------------------------------
@@ -148,21 +151,21 @@ def _is_any(_: Listed | Unlisted) -> bool:
     return True
 
 
-def _lacking_s(known: Unlisted, vm: VmFacts) -> float:
+def lacking_s(observed: ObservedState, vm: VmFacts) -> float:
     """For how long lists lack a VM.
 
     Counted from the first list that lacks it: there may have been no list for a while since the
     last one that had it, and then a single list would decide.
     """
-    return known.observed.vms_at - (vm.lacking_at or known.observed.now)
+    return observed.vms_at - (vm.lacking_at or observed.now)
 
 
 def _is_lacking(known: Unlisted) -> bool:
     vm = known.maybe
-    if vm is None:
+    if vm is None or _is_deleted(known):
         return False
     listed = all_listed(known.observed, known.zones, known.record)
-    if listed and _lacking_s(known, vm) > known.observed.timeouts.missing_s:
+    if listed and lacking_s(known.observed, vm) > known.observed.timeouts.missing_s:
         return False
     # Without a list of each zone in which it may be nothing says that it does not run.
     return not listed or vm.id != "" or not _is_vm_overdue(known)
@@ -176,7 +179,17 @@ def _is_being_made(known: Unlisted) -> bool:
     return known.record.insert != ""
 
 
+def _is_deleted(known: Unlisted) -> bool:
+    """Whether its VM can only be one whose deletion has ended since its start began."""
+    vm = known.maybe
+    if vm is None or vm.pool or not vm.older:
+        return False
+    return known.record.gone.keys() >= vm.older.keys()
+
+
 def _is_gone(known: Unlisted) -> bool:
+    if _is_deleted(known):
+        return True
     lookup = known.record.lookup
     if known.maybe is None or lookup is None:
         return False
@@ -184,13 +197,7 @@ def _is_gone(known: Unlisted) -> bool:
 
 
 def _is_lacking_long(known: Unlisted) -> bool:
-    vm = known.maybe
-    if vm is None:
-        return False
-    # Of very many that an earlier daemon may have made, not each can be read by its name in time:
-    # by lists alone go those for which that was not tried. No answer does not mean that it is gone.
-    not_tried = vm.pool is None and known.record.lookup is None
-    return not (not_tried and _lacking_s(known, vm) > 2 * known.observed.timeouts.missing_s)
+    return known.maybe is not None
 
 
 LISTED: tuple[tuple[Evidence, Callable[[Listed], bool]], ...] = (

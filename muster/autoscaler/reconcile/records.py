@@ -104,7 +104,9 @@ class VmFacts:
     known_at: float
     """When its insert succeeded or had no answer, or when it was first listed or found by name."""
     pool: CapacityPool | None = None
-    """None: an earlier daemon may have made it, anywhere."""
+    """None: another start, or an earlier daemon, may have made it: in any zone, or see `older`."""
+    older: Mapping[str, str] = field(default_factory=dict)
+    """If not empty, it can only be one of these, which lists had shortly before: its id -> zone."""
     id: str = ""
     """Empty until a list has it."""
     created: float = 0
@@ -139,6 +141,9 @@ class Lookup:
 class Boot:
     """What lists have said of a VM's boot."""
 
+    name: str
+    """The VM's."""
+    zone: str
     ran_by: float
     """When the daemon knew that it ran; at the latest `made_s` after the last list was asked for
     that had it as coming, or stopped."""
@@ -159,6 +164,8 @@ class Deletion:
     """When it may be asked for again; infinite while it is under way."""
     asked_at: float = 0
     """When it was asked for."""
+    lacking_at: float = 0
+    """When a list lacked the VM first after it had failed; 0: the newest one has it."""
     urgent: bool = False
     withdrawn: bool = False
     """It is not wanted any more, and ends soon."""
@@ -167,6 +174,15 @@ class Deletion:
     def under_way(self) -> bool:
         """Whether its end is still to come."""
         return self.again == math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A VM whose deletion has succeeded."""
+
+    at: float
+    """When Google said so."""
+    pool: CapacityPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +213,8 @@ class NodeRecord:
     """Since when it has a VM and SLURM does not know it."""
     deletions: Mapping[str, Deletion] = field(default_factory=dict)
     """By VM's id."""
-    gone: Mapping[str, float] = field(default_factory=dict)
-    """VM's id -> when its deletion succeeded. Lists may have it for some time."""
+    gone: Mapping[str, Gone] = field(default_factory=dict)
+    """By VM's id. Lists may have them for some time."""
     no_room: Mapping[str, float] = field(default_factory=dict)
     """Zone -> when an insert there found no room. Older lists may have a VM: Google lists it while
     it looks for room."""
@@ -289,6 +305,8 @@ class TrackedState:
     inserts: Mapping[str, Insert] = field(default_factory=dict)
     """Those under way, by id."""
     breakers: Mapping[CapacityPool, Breaker] = field(default_factory=dict)
+    first_at: float = 0
+    """When this daemon's first pass was."""
     began: float | None = None
     """When slurmctld had been read first: an earlier daemon may have begun what SLURM asked for
     until then."""

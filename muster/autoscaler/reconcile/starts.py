@@ -1,6 +1,7 @@
 """Which of SLURM's requests a node's start belongs to, also where the request is lost; pure."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Power
@@ -17,9 +18,17 @@ node every few seconds."""
 
 
 def with_start(
-    observed: ObservedState, tracked: TrackedState, before: NodeRecord, name: str
+    observed: ObservedState,
+    tracked: TrackedState,
+    before: NodeRecord,
+    name: str,
+    lacking: Mapping[str, str],
 ) -> NodeRecord:
-    """Return the record of a node that SLURM waits for: its start begins, or goes on."""
+    """Return the record of a node that SLURM waits for: its start begins, or goes on.
+
+    `lacking`: id and zone of its VMs that the newest list lacks, and one shortly before had.
+    """
+    older = {vm_id: zone for vm_id, zone in lacking.items() if vm_id not in before.gone}
     asked = observed.asked.get(name, -math.inf)
     record = after_reading(observed, before, name)
     if record.phase is Phase.RELEASED:
@@ -38,11 +47,13 @@ def with_start(
         start, known = again, False
     # What an insert has said since the last request belongs to that one.
     record = replace(record.settled(start.asked), start=start)
-    if known:
+    if known and not older:
         return advanced(record, name, Evidence.ASKED, start.asked)
     # An earlier daemon, or the start before, may have made the VM in a zone that would not be
-    # chosen now, and one list that lacks it does not prove that there is none.
-    maybe = replace(record, vm=VmFacts(observed.now))
+    # chosen now, and one list that lacks it does not prove that there is none. An insert that runs
+    # may make another one.
+    only = older if known and not record.insert else {}
+    maybe = replace(record, vm=VmFacts(observed.now, older=only))
     return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
 
 

@@ -25,6 +25,7 @@ class Evidence(StrEnum):
     ASKED = "SLURM asks for it"
     ASKED_BEFORE = "SLURM asked for it before this daemon saw it: a VM may be made"
     NO_LONGER_ASKED = "SLURM does not wait for it any more: it registered, or was given up"
+    NO_LONGER_UP = "it is powered down, leaves without jobs, or is unknown to SLURM"
     RELEASE_SHOWN = "slurmctld shows the release"
     RELEASE_NOT_SHOWN = "slurmctld does not show the release of a node in service 10 s later"
     STILL_ASKED = "SLURM still waits for it 10 s after its release"
@@ -42,7 +43,7 @@ class Evidence(StrEnum):
     STOPPED = "its VM has stopped"
     NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request"
     INSERT_RUNS = "lists have no VM of it, and its insert runs"
-    VM_IS_GONE = "its VM is not where it was made, or may have been, read by name"
+    VM_IS_GONE = "its VM is deleted, or is not where it was made, or may have been, read by name"
     LACKING_LONG = "lists lack its VM for 20 s"
     NO_VM = "lists have no VM of it, and none is being made"
     BOOT_ENDED = "its VM has reported why the boot takes too long, or nothing for 20 s"
@@ -91,7 +92,8 @@ ROWS: tuple[Row, ...] = (
     # phases, evidence, next phase (None: the same), action
     (_ANY, Evidence.ASKED, Phase.WAITING, Act.NOTHING),
     (_ANY, Evidence.ASKED_BEFORE, Phase.CREATED, Act.NOTHING),
-    ((*_ANY_START, Phase.VERIFYING), Evidence.NO_LONGER_ASKED, Phase.SETTLED, Act.NOTHING),
+    (_ANY_START, Evidence.NO_LONGER_ASKED, Phase.SETTLED, Act.NOTHING),
+    (_UP, Evidence.NO_LONGER_UP, Phase.SETTLED, Act.NOTHING),
     ((Phase.RELEASED,), Evidence.RELEASE_SHOWN, Phase.SETTLED, Act.NOTHING),
     ((Phase.RELEASED,), Evidence.RELEASE_NOT_SHOWN, Phase.SETTLED, Act.NOTHING),
     ((Phase.RELEASED,), Evidence.STILL_ASKED, Phase.CREATED, Act.NOTHING),

@@ -50,10 +50,10 @@ def is_gone(observed: ObservedState, record: NodeRecord, vm: Vm) -> bool:
 def gone_at(observed: ObservedState, record: NodeRecord, vm: Vm) -> float:
     """Return when Google said that a listed VM has gone, or was never made; inf: it has not."""
     if vm.id in record.gone:
-        return record.gone[vm.id]
+        return record.gone[vm.id].at
     refused_at = record.no_room.get(vm.zone, -math.inf)
-    # The list of a zone that is not reached is older.
-    older = vm.zone in observed.vms.unreachable and refused_at > -math.inf
+    # The list of a zone that is not reached is older. One that was made since is another one.
+    older = vm.zone in observed.vms.unreachable and refused_at >= vm.created
     return refused_at if older or refused_at >= observed.vms_at else math.inf
 
 

@@ -35,8 +35,8 @@ from muster.autoscaler.report.status_file import (
     StatusFile,
     read,
 )
-from muster.autoscaler.text import one_line
 from muster.catalog.hostlists import fold
+from muster.catalog.printable import one_line
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from xml.sax.saxutils import escape
 from muster.autoscaler.report.history import History, JobSpan, Span
 from muster.autoscaler.report.lifecycle import Stage
 from muster.autoscaler.report.why import lasted
-from muster.autoscaler.text import in_order, one_line
+from muster.autoscaler.text import in_order
+from muster.catalog.printable import one_line
 
 CHART = 800
 """Width of the time axis, in pixels; names are left of it. A page shows the whole unshrunk."""

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from muster.autoscaler.reconcile.model import SEPARATOR, Node, Power
-from muster.autoscaler.text import one_line
 from muster.catalog.hostlists import expand, fold
+from muster.catalog.printable import one_line
 
 REASON_CHARACTERS = 200
 """Longest reason: the accounting database stores 255 bytes of it."""

@@ -1,5 +1,6 @@
-"""Compute Engine's driver, with a fake cloud that enforces the controller's rights."""
+"""Quiet logs; Compute Engine's driver, with a fake cloud that enforces a controller's rights."""
 
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,6 +9,12 @@ from driverkit import DriverHarness
 from quick import FastClock, FastCloudClock
 
 from muster.autoscaler.compute.api_client import Limits
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Don't keep what thousands of daemons log."""
+    caplog.set_level(logging.CRITICAL)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from fault_injection import AFTER_S, STEP_S, FaultRun
+from fault_injection import STEP_S, FaultRun
 from schedules import Schedule
 
 from muster.autoscaler.reconcile.model import Job, Node, Power
@@ -21,6 +21,8 @@ from muster_sandbox.fakecloud.cloud import Cloud as FakeCloud
 from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
 HERE = Path(__file__).parent
+ENDS_S = 2700
+"""How long a run may take: on a quiet machine a third of it, as twenty daemons start at once."""
 SCONTROL = """#!/bin/sh
 # In place of scontrol: prints the nodes, or lets a command to release nodes be done.
 cd "$(dirname "$0")" || exit 1
@@ -143,7 +145,7 @@ class KilledDaemonRun(FaultRun):
     def _run_jobs(self) -> None:
         begin = last = self.clock.monotonic()
         jobs = [(3, "debug", 2), (6, "debug", 1), (9, "calm", 1), (38, "debug", 1)]
-        while (now := self.clock.monotonic()) < begin + AFTER_S:
+        while (now := self.clock.monotonic()) < begin + ENDS_S:
             while jobs and now > begin + jobs[0][0]:
                 _, node_set, size = jobs.pop(0)
                 self.slurm.submit(node_set, size, 8)

@@ -33,6 +33,13 @@ class Oracle:
     runs_s: float = math.inf
     """A VM that nobody has seen coming for so long before SLURM asks may be taken for one that ran
     then."""
+    missing_s: float = -math.inf
+    """So long lists may lack a VM that is there."""
+    unread_s: float = 0
+    """So long a daemon that begins must wait for slurmctld's first answer to know that it was
+    away."""
+    told_s: float = 0
+    """A VM ran before SLURM asked for its node only if a list has said so for so long."""
     healthy: str = "-calm-"
     """Part of the names of nodes whose own VMs nothing happens to."""
     wrong: list[str] = field(default_factory=list)
@@ -40,6 +47,8 @@ class Oracle:
     """How long it took a healthy node at most."""
     _unreachable_s: float = 0
     _idle_s: float = 0
+    _began: float = -math.inf
+    """When the daemon began."""
     _back_at: float = -math.inf
     """When slurmctld answered again after it was away."""
     _asked: dict[str, tuple[float, float, float]] = field(default_factory=dict)
@@ -54,6 +63,10 @@ class Oracle:
     """VMs that exist, also those that have stopped."""
     _coming: dict[Place, float] = field(default_factory=dict)
     """VM that does not run yet by the daemon's lists -> when it asked for the last of those."""
+    _known: dict[Place, float] = field(default_factory=dict)
+    """VM that the daemon's lists have had -> when it asked for the last of those."""
+    _told: dict[Place, float] = field(default_factory=dict)
+    """VM -> when the daemon had the first list that has it running."""
     _mistaken: set[Place] = field(default_factory=set)
     """VMs that slurmctld has accepted although they booted before it asked for their nodes."""
     _foreign: set[Place] = field(default_factory=set)
@@ -73,9 +86,17 @@ class Oracle:
         """ResumeProgram was called for a node.
 
         `wrong_clock` is an excuse: a step of the clock has ended SuspendTimeout early, so nobody
-        can tell this request from the one before. A verdict is due all the same.
+        can tell this request from the one before. So is a VM that runs already, which slurmctld
+        will refuse, as long as no list has said so early enough, and it is not older than
+        `runs_s`: it may seem to have begun since. A verdict is due all the same.
         """
-        self._asked[name] = now, self._unreachable_s, math.inf if wrong_clock else self._idle_s
+        untold = any(
+            self._told.get(vm, now) + self.told_s > now and made + self.runs_s > now
+            for vm, made in self._works.items()
+            if vm[0] == name and vm in self._ran
+        )
+        idle_s = math.inf if wrong_clock or untold else self._idle_s
+        self._asked[name] = now, self._unreachable_s, idle_s
         self._resumed[name] = now
 
     def called_late(self, names: Iterable[str], seconds: float) -> None:
@@ -88,8 +109,11 @@ class Oracle:
             self._asked[name] = asked, unreachable_s, idle_s - seconds
 
     def back(self, now: float) -> None:
-        """Slurmctld answers again: no slurmd could register while it was away."""
-        self._back_at = now
+        """Slurmctld answers again: no slurmd could register while it was away.
+
+        A daemon that began not long ago can't know that, which is an excuse.
+        """
+        self._back_at = now if now > self._began + self.unread_s else -math.inf
 
     def tries_later(self, name: str, seconds: float) -> None:
         """A slurmd tries to register so long after slurmctld is back.
@@ -178,9 +202,13 @@ class Oracle:
         return max(booted_by, self._back_at + self.boot_s)
 
     def _started(self, name: str) -> tuple[float, float] | None:
-        """When SLURM asked for a healthy node that it waits for, and when its sound VM ran."""
+        """When SLURM asked for a healthy node that it waits for, and when its sound VM ran.
+
+        Of one that ran before, slurmctld refuses the registration.
+        """
         asked, _, idle_s = self._asked.get(name, (0, 0, math.inf))
         ran = [self._ran[vm] for vm in self._works if vm[0] == name and vm in self._ran]
+        ran = [since for since in ran if since >= self._resumed.get(name, asked)]
         if self.healthy not in name or idle_s == math.inf or not ran:
             return None
         return asked, max(ran)
@@ -199,20 +227,31 @@ class Oracle:
                 self._asked[name] = now, self._unreachable_s, math.inf
             elif called.get(name, asked) > asked:
                 self._asked[name] = called[name], unreachable_s, idle_s
+        self._began, self._back_at = now, -math.inf
         self._coming.clear()
+        self._known.clear()
+        self._told.clear()
 
-    def unread(self, now: float, verdict_s: float, guessed: Mapping[str, float]) -> None:
+    def unread(
+        self, now: float, verdict_s: float, register_s: float, guessed: Mapping[str, float]
+    ) -> None:
         """Slurmctld is read again, after longer than its states may be old.
 
         A start that is older than `verdict_s` may have ended meanwhile, and its node power up for
         another one, whose request is lost: nobody can tell them apart, as slurmctld ends the first
         one by a clock that may have been set back. That is an excuse: the time counts from now.
+        The others have `register_s` from now on, as no slurmd could register meanwhile; then their
+        verdict is as late as it is after `verdict_s`.
         `guessed`: nodes whose requests never came into the spool, and how many seconds earlier than
         SLURM asked they may seem to have been asked for.
         """
-        for name, (asked, _, _) in self._asked.items():
+        for name, (asked, unreachable_s, idle_s) in self._asked.items():
             if now - asked >= verdict_s - guessed.get(name, 0):
                 self._asked[name] = now, self._unreachable_s, math.inf
+                continue
+            excused_s = self._unreachable_s - unreachable_s
+            later_s = max(0, now + register_s - (asked + verdict_s + excused_s))
+            self._asked[name] = asked, unreachable_s - later_s, idle_s
 
     def unnoticed(self, name: str) -> None:
         """Slurmctld asks for a node whose request is lost, and no state shows since when.
@@ -282,9 +321,24 @@ class Oracle:
         """A VM runs."""
         self._ran[vm] = now
 
-    def listed(self, coming: Iterable[Place], asked: float) -> None:
-        """The daemon has a list, asked for at that time: by it these VMs don't run yet."""
+    def listed(self, vms: Mapping[Place, str], asked: float, now: float) -> None:
+        """The daemon has a list of VMs and their status, asked for at that time."""
+        self._known.update(dict.fromkeys(vms, asked))
+        for vm in (vm for vm, status in vms.items() if status == "RUNNING"):
+            self._told.setdefault(vm, now)
+        coming = (vm for vm, status in vms.items() if status == "STAGING")
         self._coming.update(dict.fromkeys(coming, asked))
+
+    def inserts(self, names: Iterable[str], now: float) -> None:
+        """The daemon sends an insert: the nodes have no VM, or it has been deleted.
+
+        Lists may lack a VM for a while. Which they have lacked for `missing_s` is gone, to a daemon
+        that can't read it by its name in time.
+        """
+        for name in names:
+            for vm in self._works:
+                if vm[0] == name and now - self._known.get(vm, -math.inf) <= self.missing_s:
+                    self.wrong.append(f"{name} has a VM in {vm[1]} and gets another one")
 
     def made_by_hand(self, vm: Place, *, labelled: bool) -> None:
         """Somebody made a VM with a node's name, on which no slurmd runs."""

@@ -85,6 +85,11 @@ docs/autoscaler.md has it."""
 WINDOW_S = 2.1
 """From a question for slurmctld's states to an update that follows from them, as
 docs/autoscaler.md has it."""
+SLOW_WINDOW_S = 32.0
+"""The same where slurmctld is slow, for nodes whose VM is gone."""
+TOLD_S = TIMEOUTS.skew_s + 3
+"""A VM that lists have as running no longer than `skew_s` when SLURM asks may be a new one; 3 s may
+pass from a list to what follows from it."""
 OFF_AGAIN_S = 3.0
 """So long the daemon may not see that slurmctld has a node as off again."""
 LATE_S = 60.0
@@ -200,6 +205,8 @@ class SimSlurm:
     """When its last answer was asked for; 0: this daemon has had none."""
     first_at: float = 0
     """The time of its first answer to this daemon."""
+    busy: set[str] = field(default_factory=set)
+    """Nodes with a job, by its last answer."""
 
     def nodes(self) -> list[Node]:
         run = self.run
@@ -210,13 +217,15 @@ class SimSlurm:
             known_at, nodes = run.now, list(run.slurm.nodes.values())
         self._answers(took)
         if self.asked_at and asked_at - self.asked_at > STALE_S:
-            run.oracle.unread(run.now, TIMEOUTS.verdict_s, dict.fromkeys(run.lost, STALE_S))
+            guessed = dict.fromkeys(run.lost, STALE_S)
+            run.oracle.unread(run.now, TIMEOUTS.verdict_s, TIMEOUTS.boot_s, guessed)
         if not self.asked_at:
             # Of a node that SLURM asked for before that an earlier daemon may have made the VM.
             run.begun, self.first_at = run.now, known_at
             for name in run.lost:
                 run.oracle.unnoticed(name)
         self.known_at, self.asked_at = known_at, asked_at
+        self.busy = {node.name for node in nodes if node.busy}
         run.called(STOPPED_WITH_STATES)
         return nodes
 
@@ -254,11 +263,19 @@ class SimSlurm:
         It may have registered a node just now: nobody knows that.
         """
         run = self.run
-        in_time = sent_at - self.asked_at <= WINDOW_S
+        window_s = sent_at - self.asked_at
         registered, held = run.slurm.registered, run.slurm.held
         news = {name: max(registered[name], held.get(name, 0)) for name in names}
-        unseen = {name for name in names if in_time and news[name] >= self.known_at}
+        unseen = {name for name in names if window_s <= WINDOW_S and news[name] >= self.known_at}
+        if window_s <= SLOW_WINDOW_S:
+            unseen.update(name for name in names if name in held and self._was_busy(name))
         update(names, run.now, unseen)
+
+    def _was_busy(self, name: str) -> bool:
+        """Whether the job has ended of which the daemon knows, on a node whose VM is gone."""
+        slurm = self.run.slurm
+        is_gone = slurm.home.get(name) not in slurm.machines
+        return is_gone and name in self.busy and not slurm.nodes[name].busy
 
     def _takes(self) -> float:
         """How long a call takes; longer than `SCONTROL_S`: it fails."""
@@ -311,7 +328,7 @@ class SimFleet:
         if run.random.random() < 0.5:
             listed = self._listed()
         reached = (vm for vm in listed if vm.zone not in listed.unreachable)
-        run.oracle.listed((place(vm) for vm in reached if vm.status == "STAGING"), asked_at)
+        run.oracle.listed({place(vm): vm.status for vm in reached}, asked_at, run.now)
         run.called()
         return listed
 
@@ -343,6 +360,8 @@ class SimulatedRun:
         self.clock = self.new_clock()
         self.world = Agenda()
         self.oracle = Oracle(TIMEOUTS.resume_s, HEALTHY_S, boot_s=100, made_s=MADE_S, runs_s=RUNS_S)
+        self.oracle.missing_s = TIMEOUTS.missing_s
+        self.oracle.unread_s, self.oracle.told_s = STALE_S, TOLD_S
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
         self.cloud = self.new_cloud()
         self.spool = self.new_spool()
@@ -554,6 +573,8 @@ class SimulatedRun:
 
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action of the daemon in the cloud."""
+        if isinstance(action, Insert):
+            self.oracle.inserts(action.names, self.now)
         self.cloud.submit(action)
 
     def tell(self, event: Event) -> None:

@@ -1,5 +1,7 @@
 """Placement policies of jobs: created before the job's VMs, deleted after them."""
 
+import json
+import math
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -12,6 +14,7 @@ from driverkit import CHOICE, DriverHarness, names, unreachable, until
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.reconcile.model import Insert, Inserted
 from muster_sandbox.fakecloud.api_errors import permission_denied, quota
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
 
 def policies(cloud: Cloud) -> set[str]:
@@ -64,6 +67,24 @@ def test_single_inserts_have_the_policy_too(cloud: Cloud, harness: DriverHarness
     assert harness.insert(*names(2), least=2, job=8, placement=True) == Inserted("request-1")
     assert policies_of(cloud, "lab-debug-0") == ["lab-job8"]
     assert "instances.insert" in harness.calls()
+
+
+def test_a_single_insert_names_the_policy_by_its_url(cloud: Cloud, harness: DriverHarness):
+    """InstanceProperties, of a bulkInsert, take names; an instance takes URLs."""
+    sent: list[Any] = []
+    before = cloud.server.cloud.middleware
+
+    def watched(handle: Handle, request: Request) -> Reply | Deferred:
+        if request.verb == "POST" and request.path.endswith("/instances"):
+            sent.append(json.loads(request.content)["resourcePolicies"])
+        return before(handle, request)
+
+    cloud.server.cloud.middleware = watched
+    harness.google._inserts.no_bulk_until = math.inf
+    assert harness.insert("lab-debug-0", job=8, placement=True) == Inserted("request-1")
+    place = f"projects/demo-project/regions/{ZONE.rpartition('-')[0]}"
+    assert sent == [[f"{place}/resourcePolicies/lab-job8"]]
+    assert policies_of(cloud, "lab-debug-0") == ["lab-job8"]
 
 
 def test_an_existing_policy_is_used(cloud: Cloud, harness: DriverHarness):

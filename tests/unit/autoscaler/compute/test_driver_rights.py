@@ -7,8 +7,10 @@ from controllerkit import REGION, Cloud
 from driverkit import DriverHarness, names, until
 from quick import DRIVER_LIMITS
 
+from muster.autoscaler.reconcile.model import Inserted
 from muster.gcp import service_account_permissions
 from muster.gcp.api import CloudError
+from muster_sandbox.fakecloud.api_errors import permission_denied
 
 NEEDED = {
     *service_account_permissions.NODES,
@@ -56,6 +58,28 @@ def test_a_vm_in_a_zone_that_no_set_uses_any_more_is_deleted(harness: DriverHarn
     harness.make("lab-debug-0", left)
     assert harness.delete(harness.vm("lab-debug-0", left)).failure is None
     assert harness.names() == set()
+
+
+UNUSED = (
+    "Required 'compute.instances.setServiceAccount' permission for "
+    f"'projects/demo-project/zones/{REGION}-a/instances/unusedName'"
+)
+
+
+def test_where_google_judges_a_bulk_insert_without_the_names_vms_are_made_one_by_one(
+    harness: DriverHarness, caplog: pytest.LogCaptureFixture
+):
+    """Rights that hold for names of node sets don't hold for the name that it takes instead."""
+    harness.fault("instances.bulkInsert", error=permission_denied(UNUSED), times=9)
+    assert harness.insert(*names(7), least=7) == Inserted("request-1")
+    assert harness.names() >= set(names(7))
+    assert harness.insert(*names(2, 7)) == Inserted("request-2")
+    assert harness.calls()["instances.bulkInsert"] == 1, "it is not tried each time"
+    assert "one by one" in caplog.text
+    # The right may be granted later.
+    harness.google._inserts.no_bulk_until = 0
+    harness.insert("lab-debug-9")
+    assert harness.calls()["instances.bulkInsert"] == 2
 
 
 MESSAGES = {

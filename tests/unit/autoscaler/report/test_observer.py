@@ -289,12 +289,14 @@ def test_a_vm_that_no_list_has_had_is_missing_from_the_first_new_list_on(watched
     assert stage(watched) == "missing"
 
 
-def test_a_deletion_that_failed_is_over_when_no_list_has_its_vm(watched):
+def test_a_deletion_that_failed_is_over_when_lists_have_lacked_its_vm_for_20_s(watched):
     cold_start(watched)
     watched.round(200, nodes={"debug-0": "off"})
     watched.round(201, vms={})
     assert stage(watched) == "going"
     watched.round(202, vms_at=201, nodes_at=201, events=["deleted debug-0: forbidden"])
+    assert stage(watched) == "going"
+    watched.round(223)
     assert stage(watched) == "off"
 
 
