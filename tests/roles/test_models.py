@@ -63,6 +63,37 @@ def test_a_member_is_the_account_for_this_program_alone(as_person):
     assert as_person("lea", "sudo -n muster-models gc").rc != 0
 
 
+def test_the_account_reads_no_folder_for_a_member_and_gets_no_token_as_a_variable(host, as_person):
+    """Else a member would read /proc/PID/environ of another one's addition."""
+    as_account = "sudo -n -u muster-models muster-models add"
+    done = as_person("lea", f"{as_account} /etc/muster --name lab/x --licence mit")
+    assert done.rc == 1
+    assert "is read by your own process and not by the account" in done.stderr
+    assert not host.file(f"{STORE}/hub/models--lab--x").exists
+    kept = as_person("lea", "sudo -n --list").stdout
+    assert "https_proxy" in kept
+    assert "TOKEN" not in kept
+    assert "HF_ENDPOINT" not in kept
+
+
+def test_who_adds_does_not_choose_the_hub(as_person):
+    said = "HF_ENDPOINT=https://hub.example.org muster-models add hf:lab/bert"
+    done = as_person("lea", said)
+    assert done.rc == 1
+    assert "models of the hub come from https://huggingface.co; unset HF_ENDPOINT" in done.stderr
+
+
+def test_a_link_of_somebody_else_is_not_followed(host, as_person):
+    host.check_output("rm -rf /tmp/of-tom")
+    made = "mkdir /tmp/of-tom && ln -s /home/lea/trained/config.json /tmp/of-tom/model.bin"
+    assert as_person("tom", made).rc == 0
+    for login in ("lea", "root"):
+        done = as_person(login, "muster-models add /tmp/of-tom --name lab/x --licence mit")
+        assert done.rc == 1
+        assert "/tmp/of-tom/model.bin is a link of tom, which is not followed" in done.stderr
+    assert not host.file(f"{STORE}/hub/models--lab--x").exists
+
+
 def test_a_model_comes_from_an_address_is_damaged_and_is_removed(host, as_person):
     address = "http://127.0.0.1:18765/config.json"
     add = f"muster-models add {address} --name lab/file --licence mit"

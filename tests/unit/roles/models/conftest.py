@@ -58,11 +58,13 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Iterator[SmallHub]:
-    """A hub with one model, as the client's own hub."""
+def hub(monkeypatch: pytest.MonkeyPatch, pauses: list[float], settings: Path) -> Iterator[SmallHub]:
+    """A hub without models, as the client's own hub and the one of the settings."""
     from huggingface_hub import constants
 
     with small_hub() as server:
+        said = json.loads(settings.read_text(encoding="utf-8"))
+        settings.write_text(json.dumps({**said, "hub": server.url}), encoding="utf-8")
         # The client has read the variable when it was imported.
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         monkeypatch.setattr(constants, "ENDPOINT", server.url)

@@ -8,7 +8,7 @@ another address, as the real one does to its CDN.
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,6 +36,8 @@ class Fault:
     retry_after_s: int | None = None
     wrong: bool = False
     """Whether the file that comes is another one of the same size."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """In place of the right ones."""
 
 
 @dataclass
@@ -101,6 +103,7 @@ def sibling(path: str, content: bytes) -> dict[str, Any]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: SmallHub
+    instead: Mapping[str, str] = {}
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -113,6 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         line = f"{self.command} {path}"
         self.hub.asked.append(line)
         fault = self.hub.fault(line)
+        self.instead = fault.headers if fault else {}
         if fault and fault.status:
             headers = {"Retry-After": str(fault.retry_after_s)} if fault.retry_after_s else {}
             self._send(fault.status, b"out of order", headers)
@@ -193,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
             }
         body = content[begin:]
         self.send_response(status)
-        for key, value in (headers or {}).items():
+        for key, value in {**(headers or {}), **self.instead}.items():
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

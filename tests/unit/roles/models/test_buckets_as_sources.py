@@ -92,6 +92,88 @@ def test_a_second_run_brings_what_is_missing(
     assert files_in(tmp_path) == {"a.tar": b"a" * 5000, "b/c.tar": b"c" * 300}
 
 
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder of who stages, with a file that a member of the project would like to replace."""
+    path = tmp_path / "home"
+    path.mkdir()
+    (path / "c.tar").write_text("own")
+    return path
+
+
+@pytest.mark.parametrize("of", ["nobody", "root"])
+def test_a_link_in_the_place_of_a_folder_is_not_followed(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], of: str
+) -> None:
+    """Each member of a project can put one into its folder."""
+    link = tmp_path / "set/b"
+    link.parent.mkdir()
+    link.symlink_to(home)
+    if of == "nobody":
+        given_to_nobody(link)
+    assert stage("gs://lab-data/sets/train", tmp_path / "set") == 1
+    assert files_in(home) == {"c.tar": b"own"}
+    [said] = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"error: {link} is a link of ")
+    assert said.endswith("put a folder in its place, or name another folder to bring the files to")
+
+
+@pytest.mark.parametrize("below", ["", "b"])
+def test_nor_is_a_link_of_somebody_else_on_the_way_to_the_folder(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    link = tmp_path / "set"
+    link.symlink_to(home.parent if below else home)
+    given_to_nobody(link)
+    assert stage("gs://lab-data/sets/train/b", link / below) == 1
+    assert files_in(home) == {"c.tar": b"own"}
+    assert f"error: {link} is a link of nobody, which is not" in capsys.readouterr().err
+
+
+def test_one_s_own_link_to_the_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    (tmp_path / "set").symlink_to("large")
+    assert stage("gs://lab-data/sets/train", tmp_path / "set/new") == 0
+    assert (tmp_path / "large/new/b/c.tar").read_bytes() == b"c" * 300
+
+
+def test_a_link_that_takes_the_place_of_a_folder_meanwhile_is_not_followed(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster_models import download
+
+    copy = download._copy
+    folder = tmp_path / "set/b"
+
+    def swapped(*words: Any) -> None:
+        copy(*words)
+        if folder.exists():
+            folder.rename(tmp_path / "moved")
+            folder.symlink_to(home)
+
+    monkeypatch.setattr(download, "_copy", swapped)
+    stage("gs://lab-data/sets/train", tmp_path / "set")
+    assert folder.is_symlink()
+    assert files_in(home) == {"c.tar": b"own"}
+    assert files_in(tmp_path / "moved") == {"c.tar": b"c" * 300}
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path: Path, home: Path) -> None:
+    (home / "c.tar").write_bytes(b"c" * 300)
+    (tmp_path / "set/b").mkdir(parents=True)
+    link = tmp_path / "set/b/c.tar"
+    link.symlink_to(home / "c.tar")
+    assert stage("gs://lab-data/sets/train", tmp_path / "set") == 0
+    assert not link.is_symlink()
+    assert link.read_bytes() == b"c" * 300
+
+
+def given_to_nobody(link: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make links of others")
+    os.lchown(link, 65534, 65534)
+
+
 @pytest.mark.parametrize(
     ("source", "says"),
     [

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,8 @@ import pytest
 
 Program = Callable[..., int]
 NAME = "lab/bert"
+NOBODY = 65534
+TEMPLATE = Path(__file__).parents[4] / "roles/models/templates/etc/sudoers.d/60-muster-models.j2"
 
 
 def add(models: Program, folder: Path, name: str = NAME) -> int:
@@ -69,6 +72,99 @@ def test_links_in_a_folder_are_followed(models: Program, store_root: Path, folde
     (folder / "model.bin").symlink_to(folder / "config.json")
     assert add(models, folder) == 0
     assert not (snapshots(store_root)[0] / "model.bin").resolve().is_relative_to(folder)
+
+
+def test_the_folder_of_a_model_in_the_hub_s_cache_can_be_added_by_its_owner(
+    models: Program, store_root: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "hub/models--lab--bert"
+    snapshot = cache / "snapshots" / ("a" * 40)
+    (snapshot / "tokenizer").mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    for path in ("config.json", "tokenizer/vocab.txt"):
+        name = path.replace("/", "-")
+        (cache / "blobs" / name).write_text(path)
+        up = "../" * (path.count("/") + 2)
+        (snapshot / path).symlink_to(f"{up}blobs/{name}")
+    assert add(models, snapshot) == 0
+    [added] = snapshots(store_root)
+    assert (added / "tokenizer/vocab.txt").read_text() == "tokenizer/vocab.txt"
+
+
+@pytest.fixture
+def key(folder: Path, tmp_path: Path) -> Path:
+    """A file that the owner of `folder`, nobody, can't read."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make files of others")
+    path = tmp_path / "etc/munge.key"
+    path.parent.mkdir()
+    path.write_text("secret")
+    path.chmod(0o400)
+    for one in (folder, *folder.rglob("*")):
+        os.chown(one, NOBODY, NOBODY)
+    return path
+
+
+def linked(link: Path, to: Path) -> None:
+    """Make a link of nobody's."""
+    link.symlink_to(to)
+    os.lchown(link, NOBODY, NOBODY)
+
+
+def told_of_a_link(said: str, link: Path) -> bool:
+    return f"error: {link} is a link of nobody, which is not followed" in said
+
+
+def published(store_root: Path) -> list[str]:
+    return [blob.read_text() for blob in (store_root / "blobs").glob("*")]
+
+
+@pytest.mark.parametrize("leads_to", ["file", "folder", "by a link of root's", "folder itself"])
+def test_a_link_of_somebody_else_brings_nothing_that_they_can_t_read(  # noqa: PLR0917
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    key: Path,
+    capsys: pytest.CaptureFixture[str],
+    leads_to: str,
+) -> None:
+    link = folder / "model.safetensors"
+    named = folder
+    if leads_to == "file":
+        linked(link, key)
+    elif leads_to == "folder":
+        linked(link, key.parent)
+    elif leads_to == "by a link of root's":
+        link = folder / "tokenizer/leads-on"
+        linked(link, key)
+        (folder / "model.safetensors").symlink_to("tokenizer/leads-on")
+    else:
+        named = link = folder.parent / "best"
+        linked(link, key.parent)
+    assert add(models, named) == 1
+    said = capsys.readouterr().err
+    assert told_of_a_link(said, link), said
+    assert snapshots(store_root) == []
+    assert published(store_root) == []
+
+
+def test_a_file_that_becomes_a_link_meanwhile_is_the_file_that_was_looked_at(
+    models: Program, store_root: Path, folder: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is a file and its opening must not be two looks at the folder."""
+    is_regular = stat.S_ISREG
+    file = folder / "config.json"
+
+    def looked(mode: int) -> bool:
+        if not file.is_symlink():
+            file.unlink()
+            linked(file, key)
+        return is_regular(mode)
+
+    monkeypatch.setattr(stat, "S_ISREG", looked)
+    assert add(models, folder) == 0
+    assert file.is_symlink()
+    assert sorted(published(store_root)) == ["a\nb\n", '{"model_type": "bert"}']
 
 
 def test_a_file_of_two_models_is_there_once(
@@ -358,6 +454,31 @@ def test_gc_removes_nothing_where_a_provenance_can_t_be_read(
     assert len(blobs(store_root)) == 2
 
 
+def test_gc_removes_nothing_where_a_folder_can_t_be_read(
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one that a file system's error or an evicted client of CephFS hides."""
+    assert add(models, folder) == 0
+    lost = str(store_root / "hub/models--lab--bert/provenance")
+    listed, is_folder = os.listdir, os.path.isdir
+
+    def fails(path: str) -> list[str]:
+        if path == lost:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", fails)
+    # As it answers of a folder that gives an error.
+    monkeypatch.setattr(os.path, "isdir", lambda path: path != lost and is_folder(path))
+    assert models("gc") == 1
+    assert lost in capsys.readouterr().err
+    assert len(list((store_root / "blobs").iterdir())) == 2
+
+
 def test_two_writers_of_two_models_with_a_file_in_common(
     settings: Path, store_root: Path, folder: Path, models: Program
 ) -> None:
@@ -498,6 +619,9 @@ while [ $# -gt 0 ]; do
     esac
 done
 shift
+# As sudo's env_keep has it.
+unset HF_TOKEN GOOGLE_OAUTH_ACCESS_TOKEN
+export SUDO_UID=1000
 exec {python} -S -c "$AS_ACCOUNT" "$@"
 """
 
@@ -534,6 +658,85 @@ def test_a_person_s_folder_is_read_by_their_own_process(
     [path] = (store_root / "hub/models--lab--bert/provenance").iterdir()
     told = json.loads(path.read_text())
     assert (told["origin"], told["added_by"]) == (str(folder), "ada")
+
+
+def test_the_account_reads_no_folder_for_a_member_who_calls_it_by_sudo(
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It can read what other processes of its own have, such as /proc/PID/environ."""
+    with subprocess.Popen(["sleep", "60"], env={"HF_TOKEN": "hf_secret"}) as other:
+        try:
+            (folder / "weights.bin").symlink_to(f"/proc/{other.pid}/environ")
+            monkeypatch.setenv("SUDO_UID", "1000")
+            assert add(models, folder) == 1
+        finally:
+            other.kill()
+    assert "is read by your own process and not by the account" in capsys.readouterr().err
+    assert published(store_root) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "variable"),
+    [
+        ("hf:lab/bert", "HF_TOKEN"),
+        ("gs://lab-data/bert", "GOOGLE_OAUTH_ACCESS_TOKEN"),
+    ],
+)
+def test_a_token_comes_by_a_pipe_and_is_in_no_variable_and_no_word(
+    models: Program,
+    other_owner: pytest.MonkeyPatch,
+    tmp_path: Path,
+    source: str,
+    variable: str,
+) -> None:
+    """All processes of the account can read the variables of each."""
+    seen = tmp_path / "seen"
+    (tmp_path / "bin/sudo").write_text(SEES.format(seen=seen))
+    other_owner.setenv(variable, "secret-of-ada")
+    words = [] if source.startswith("hf:") else ["--name", NAME, "--licence", "mit"]
+    assert models("add", source, *words) == 0
+    came, shown = seen.read_text().split("\n", 1)
+    assert came == "secret-of-ada"
+    assert f"--token-comes -- {source}" in shown
+    assert "secret-of-ada" not in shown
+
+
+SEES = """\
+#!/bin/sh
+# Like sudo with the variables that it lets pass, and a program that writes down what it has.
+[ "$2" = --user=muster-models ] || exit 1
+[ "$3" = --list ] && exit
+kept=$(sed -n 's/.*env_keep += "\\(.*\\)"/\\1/p' {{template}} | tr '\\n' ' ')
+for name in HF_TOKEN GOOGLE_OAUTH_ACCESS_TOKEN; do
+    case " $kept " in *" $name "*) ;; *) unset $name ;; esac
+done
+{{ head -n 1; echo "$@"; env; }} > {seen}
+""".replace("{{template}}", str(TEMPLATE))
+
+
+def test_the_account_asks_with_the_token_that_came(
+    models: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster_models import add as adding
+    from muster_models.errors import ModelsError
+
+    tokens: list[str | None] = []
+
+    def told(*words: Any) -> None:
+        tokens.append(words[-1])
+        raise ModelsError("that was all")
+
+    monkeypatch.setattr(adding, "from_hub", told)
+    monkeypatch.setattr(adding, "from_bucket", told)
+    for source in ("hf:lab/bert", "gs://lab-data/bert"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("secret-of-ada\n"))
+        words = [] if source.startswith("hf:") else ["--name", NAME, "--licence", "mit"]
+        assert models("add", "--token-comes", *words, "--", source) == 1
+    assert tokens == ["secret-of-ada"] * 2
 
 
 def test_the_account_and_the_person_make_the_same_revision(

@@ -11,7 +11,7 @@ from threading import Barrier, Thread
 
 import pytest
 import yaml
-from small_hub import CUT, Fault, SmallHub, commit
+from small_hub import CUT, Fault, SmallHub, commit, small_hub
 
 Program = Callable[..., int]
 
@@ -301,6 +301,196 @@ def test_a_file_that_leads_out_of_the_folder_is_refused(
     assert not (store_root / "hub/models--lab--bert").exists()
 
 
+OUT = "../../../../../../outside"
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "headers", "shown"),
+    [
+        ("config.json", 0, {"ETag": f'"{OUT}"'}, f"the ETag '\"{OUT}\"'"),
+        ("config.json", 0, {"ETag": f'W/"{"a" * 41}"'}, "the ETag 'W/"),
+        ("config.json", 0, {"ETag": '""'}, "the ETag '\"\"'"),
+        ("model.safetensors", 0, {"X-Linked-Etag": f'"/{OUT}"'}, "the X-Linked-Etag '\"/.."),
+        ("config.json", 0, {"X-Repo-Commit": OUT}, f"the X-Repo-Commit '{OUT}'"),
+        # The client notes what is not there.
+        (
+            "config.json",
+            404,
+            {"X-Repo-Commit": OUT, "X-Error-Code": "EntryNotFound"},
+            f"the X-Repo-Commit '{OUT}'",
+        ),
+    ],
+)
+def test_what_is_no_digest_becomes_no_path(  # noqa: PLR0917
+    hub: SmallHub,
+    models: Program,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    status: int,
+    headers: dict[str, str],
+    shown: str,
+) -> None:
+    hub.put(NAME, {file: FILES[file]})
+    hub.faults.append(Fault("HEAD ", status, times=9, headers=headers))
+    assert models("add", f"hf:{NAME}") == 1
+    [said] = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert said.startswith(f"error: {file} of {NAME}: {hub.url} sends {shown}")
+    assert "which is no digest of 40 or 64 hexadecimal digits; nothing was published" in said
+    assert hub.downloads(file) == 0
+    assert not list(tmp_path.rglob("outside*"))
+
+
+def test_a_redirect_to_another_server_has_a_digest(
+    hub: SmallHub, models: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.put(NAME, {"config.json": FILES["config.json"]})
+    headers = {"Location": hub.cdn, "X-Repo-Commit": commit(1), "ETag": f'"{OUT}"'}
+    hub.faults.append(Fault("HEAD ", 302, times=9, headers=headers))
+    assert models("add", f"hf:{NAME}") == 1
+    assert f"{hub.url} sends the ETag " in capsys.readouterr().err
+
+
+def test_a_redirect_on_the_same_server_needs_none(
+    hub: SmallHub, models: Program, store_root: Path
+) -> None:
+    """A repository that was renamed; some servers give the text of such an answer an ETag."""
+    revision = hub.put(NAME, {"config.json": FILES["config.json"]})
+    there = f"/{NAME}/resolve/{revision}/config.json"
+    headers = {"Location": there, "ETag": 'W/"41-page"'}
+    hub.faults.append(Fault("HEAD ", 307, headers=headers))
+    assert models("add", f"hf:{NAME}") == 0
+    assert read(store_root, revision, "config.json") == FILES["config.json"]
+
+
+def test_who_adds_does_not_choose_the_hub(
+    hub: SmallHub,
+    models: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hub.put(NAME, FILES)
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.example.org/")
+    assert models("add", f"hf:{NAME}") == 1
+    assert capsys.readouterr().err == (
+        f"error: HF_ENDPOINT names https://hub.example.org, and models of the hub come from "
+        f"{hub.url}; unset HF_ENDPOINT, or ask an administrator to set models_hub_endpoint\n"
+    )
+    assert hub.asked == []
+    monkeypatch.setenv("HF_ENDPOINT", f"{hub.url}/")
+    assert models("add", f"hf:{NAME}") == 0
+
+
+REFUSED_HUBS = [
+    "",
+    "http://hub.example.org",
+    "http://127.0.0.1.example.org",
+    "http://localhost@hub.example.org",
+    "http://127.0.0.1:80@hub.example.org",
+    "https://",
+    "https:///models",
+    "hub.example.org",
+    "ftp://hub.example.org",
+    "https://hub.example.org\n",
+    "https://hub.example.org models",
+]
+
+
+@pytest.mark.parametrize("said", REFUSED_HUBS)
+def test_a_hub_that_a_proxy_could_stand_in_for_is_refused(
+    settings: Path, models: Program, capsys: pytest.CaptureFixture[str], said: str
+) -> None:
+    """sudo keeps http_proxy: who adds would choose the server of http://hub.example.org."""
+    text = json.loads(settings.read_text(encoding="utf-8"))
+    settings.write_text(json.dumps({**text, "hub": said}), encoding="utf-8")
+    assert models("add", f"hf:{NAME}") == 1
+    assert capsys.readouterr().err == (
+        f"error: {settings} names {said!r} as the hub, and its address must begin with https://; "
+        "ask an administrator to correct models_hub_endpoint\n"
+    )
+    # The models that are there need no hub.
+    assert models("gc") == 0
+
+
+ROLE = Path(__file__).parents[4] / "roles/models"
+
+
+@pytest.mark.parametrize("said", [*REFUSED_HUBS, None])
+def test_the_role_refuses_such_a_hub_too(said: "str | None") -> None:
+    assert is_refused_by_the_role(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "https://huggingface.co",
+        "https://hub.example.org:8443/hf/",
+        "http://127.0.0.1:8080",
+        "http://localhost/hf",
+        "http://[::1]:8080/",
+    ],
+)
+def test_hubs_that_are_let_through(
+    said: str, settings: Path, models: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster_models import add, errors
+
+    asked: list[str] = []
+
+    def from_hub(_: object, endpoint: str, *_more: object) -> None:
+        asked.append(endpoint)
+        raise errors.ModelsError("enough")
+
+    monkeypatch.setattr(add, "from_hub", from_hub)
+    text = json.loads(settings.read_text(encoding="utf-8"))
+    settings.write_text(json.dumps({**text, "hub": said}), encoding="utf-8")
+    assert models("add", f"hf:{NAME}") == 1
+    assert asked == [said.rstrip("/")]
+    assert not is_refused_by_the_role(said)
+
+
+def is_refused_by_the_role(said: "str | None") -> bool:
+    """Whether the first task of the role's configuration fails for a hub."""
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.template import Templar
+
+    loader = DataLoader()  # type: ignore[no-untyped-call]
+    tasks = loader.load_from_file(str(ROLE / "tasks/configure.yml"), trusted_as_template=True)
+    hubs = loader.load_from_file(str(ROLE / "vars/main.yml"))["__models_hubs"]
+    variables = {"__models_hubs": hubs, "models_hub_endpoint": said}
+    assert "ansible.builtin.fail" in tasks[0]
+    return bool(Templar(loader=loader, variables=variables).evaluate_conditional(tasks[0]["when"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "no_proxy"),
+    [
+        ("http_proxy", {}),
+        ("ALL_PROXY", {}),
+        ("HTTP_PROXY", {"no_proxy": "a.example", "NO_PROXY": "b.example"}),
+        ("http_proxy", {"no_proxy": "127.0.0.1.example, ,127.0.0.2"}),
+    ],
+)
+def test_no_proxy_stands_in_for_a_hub_on_the_same_host(
+    hub: SmallHub, settings: Path, store_root: Path, name: str, no_proxy: dict[str, str]
+) -> None:
+    revision = hub.put(NAME, FILES)
+    with small_hub() as proxy:
+        proxy.put(NAME, {"config.json": b"of the proxy"})
+        process = started(settings, hub, "add", f"hf:{NAME}", **{name: proxy.url}, **no_proxy)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert proxy.asked == []
+    assert read(store_root, revision, "config.json") == FILES["config.json"]
+
+
+@pytest.mark.parametrize("path", ["etc/sudoers.d/60-muster-models.j2", "etc/muster/models.json.j2"])
+def test_the_role_and_not_the_caller_says_which_hub_it_is(path: str) -> None:
+    text = (Path(__file__).parents[4] / "roles/models/templates" / path).read_text(encoding="utf-8")
+    assert "HF_ENDPOINT" not in text
+    assert ("models_hub_endpoint" in text) == path.endswith(".json.j2")
+
+
 PROGRAM = """
     import os, pwd, sys
     sys.path.insert(0, {library!r})
@@ -309,14 +499,24 @@ PROGRAM = """
 """
 
 
-def started(settings: Path, hub: SmallHub, *words: str) -> "subprocess.Popen[str]":
+def started(
+    settings: Path, hub: SmallHub, *words: str, **variables: str
+) -> "subprocess.Popen[str]":
     """Start muster-models in a process of its own."""
     from model_library import LIBRARY
 
     script = textwrap.dedent(PROGRAM).format(library=str(LIBRARY))
     return subprocess.Popen(
         [sys.executable, "-c", script, str(settings), *words],
-        env={**os.environ, "HF_ENDPOINT": hub.url},
+        # The settings name the hub.
+        env={
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if name != "HF_ENDPOINT" and not name.lower().endswith("_proxy")
+            },
+            **variables,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -2,7 +2,8 @@
 """The store belongs to an account of its own: who may add runs this program as that account.
 
 sudo says who may. What the account must not see or have, the person's own process does: it reads
-their folder and sends its files, and gives their tokens in variables that sudo lets pass.
+their folder and sends its files, and their tokens, through a pipe. A variable would be in
+/proc/PID/environ, which all processes of the account can read, whoever started them.
 """
 
 import os
@@ -59,6 +60,11 @@ def person() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def is_by_sudo() -> bool:
+    """Whether sudo has started this process; sudo sets the variable, whatever the person has."""
+    return "SUDO_UID" in os.environ
 
 
 def run_as(

@@ -7,15 +7,15 @@ import os
 import shutil
 import tarfile
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, NamedTuple
 
-from muster_models import buckets, digests, download, durable, paths
+from muster_models import buckets, digests, download, durable, folders, paths
 from muster_models.digests import BLOCK, Digest
 from muster_models.download import Source
 from muster_models.errors import ModelsError, is_full, of_system
-from muster_models.hub import Hub
+from muster_models.hub import ENDPOINT, Hub
 from muster_models.progress import Progress, say
 from muster_models.store import File, Provenance, Staged, Store, now
 
@@ -27,6 +27,10 @@ _END = "end"
 """Name of the last entry of an archive, a folder: tarfile takes one that was cut off between two
 files for a whole one."""
 
+_NOT_THE_MODEL = (".git", ".cache")
+"""Folders of git, and of `hf download --local-dir`."""
+_REMEDY = "copy the file in place of the link, or have its owner add the model"
+
 
 class Wanted(NamedTuple):
     """What somebody asked for, besides where it is."""
@@ -36,14 +40,16 @@ class Wanted(NamedTuple):
     added_by: str
 
 
-def from_hub(store: Store, source: str, wanted: Wanted, token: str | None) -> Provenance:
-    """Add hf:ORG/NAME[@REVISION]. Raises ModelsError."""
+def from_hub(
+    store: Store, endpoint: str, source: str, wanted: Wanted, token: str | None
+) -> Provenance:
+    """Add hf:ORG/NAME[@REVISION] of the hub at an endpoint. Raises ModelsError."""
     repository, _, revision = source.removeprefix("hf:").partition("@")
     name = paths.model_name(repository)
     if revision and not paths.leads_below(revision):
         raise ModelsError(f'"{revision}" is no branch, tag or commit; name one after the @')
     store.make()
-    hub = Hub(store, name, token)
+    hub = Hub(store, endpoint, name, token)
     model = hub.model(name, revision or MAIN)
     with _alone(store, name):
         if not store.has(name, model.revision):
@@ -55,7 +61,9 @@ def from_hub(store: Store, source: str, wanted: Wanted, token: str | None) -> Pr
                 store.refuse_without_room(hub.missing(model), cache)
                 staged = hub.bring(model, cache, progress)
                 known = wanted._replace(licence=wanted.licence or model.licence)
-                origin = f"hf:{name}@{model.wanted}{_mirror()}"
+                # The hub that all know is not named.
+                mirror = "" if endpoint == ENDPOINT else f" of {endpoint}"
+                origin = f"hf:{name}@{model.wanted}{mirror}"
                 whole = _provenance(name, model.revision, origin, known, staged)
                 store.publish(whole, staged)
             durable.remove(incoming)
@@ -64,17 +72,23 @@ def from_hub(store: Store, source: str, wanted: Wanted, token: str | None) -> Pr
         return _published(store, name, model.revision, ref)
 
 
-def _mirror() -> str:
-    """The words of an origin that say which hub it was, if it was not the one that all know."""
-    endpoint = os.environ.get("HF_ENDPOINT")
-    return f" of {endpoint}" if endpoint else ""
+def real_folder(path: str) -> str:
+    """Return the path of a folder without its links. Raises ModelsError if it is none."""
+    try:
+        with folders.opened(path, None, folders.trusted(), "name the folder itself") as place:
+            if path and folders.is_folder(place):
+                return folders.path_of(place)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise of_system(error, path) from error
+    raise ModelsError(f"{path} is no folder; name the one that has the model's files")
 
 
 def from_folder(store: Store, folder: str, wanted: Wanted) -> Provenance:
     """Add a folder that this process can read. Raises ModelsError."""
-    if not os.path.isdir(folder):
-        raise ModelsError(f"{folder} is no folder; name the one that has the model's files")
-    return _from_streams(store, _files_in(folder), os.path.realpath(folder), wanted)
+    real = real_folder(folder)
+    return _from_streams(store, _files_in(real), real, wanted)
 
 
 def from_archive(store: Store, stream: IO[bytes], origin: str, wanted: Wanted) -> Provenance:
@@ -96,22 +110,56 @@ def pack(folder: str, stream: IO[bytes]) -> None:
 
 
 def _files_in(folder: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the files below a folder, links as what they lead to."""
+    """Yield the files below a folder, and what links lead to that belong to who adds.
 
-    def refuse(error: OSError) -> None:
-        raise of_system(error, folder)
+    Somebody else's link may lead to what they must not read, such as a key of root's. Raises
+    ModelsError.
+    """
+    try:
+        with folders.opened(folder, None, folders.trusted(), _REMEDY) as top:
+            waiting = [""]
+            while waiting:
+                below = waiting.pop()
+                with folders.opened(below, top, _adds(), _REMEDY) as here:
+                    inner = []
+                    for name in folders.names_in(here):
+                        path = os.path.join(below, name)
+                        shown = os.path.join(folder, path)
+                        with _opened(name, here, shown) as entry:
+                            if not folders.is_folder(entry):
+                                yield paths.checked(path, folder), _read(entry, shown)
+                            elif name not in _NOT_THE_MODEL:
+                                inner.append(path)
+                    waiting += reversed(inner)
+    except OSError as error:
+        raise of_system(error, folder) from error
 
-    for here, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
-        # Of git, and of `hf download --local-dir`.
-        folders[:] = sorted(name for name in folders if name not in (".git", ".cache"))
-        for name in sorted(names):
-            path = os.path.join(here, name)
-            if not os.path.isfile(path):
-                raise ModelsError(f"{path} is no file, or a link to none; remove it and run again")
-            try:
-                yield paths.checked(os.path.relpath(path, folder), folder), open(path, "rb")  # noqa: SIM115
-            except OSError as error:
-                raise of_system(error, path) from error
+
+def _adds() -> Collection[int]:
+    return (os.geteuid(),)
+
+
+@contextmanager
+def _opened(name: str, folder: int, shown: str) -> Iterator[int]:
+    try:
+        with folders.opened(name, folder, _adds(), _REMEDY) as entry:
+            yield entry
+    except FileNotFoundError as error:
+        raise _no_file(shown) from error
+
+
+def _read(entry: int, shown: str) -> IO[bytes]:
+    if not folders.is_file(entry):
+        raise _no_file(shown)
+    try:
+        return open(folders.reopened(entry), "rb")
+    except OSError as error:
+        error.filename = shown
+        raise of_system(error, shown) from error
+
+
+def _no_file(shown: str) -> ModelsError:
+    return ModelsError(f"{shown} is no file, or a link to none; remove it and run again")
 
 
 def _files_of(stream: IO[bytes], origin: str) -> Iterator[tuple[str, IO[bytes]]]:
@@ -220,7 +268,11 @@ def _brought(store: Store, path: str, source: Source, incoming: str, progress: P
         return Staged(path, known, value, os.path.getsize(known))
     if kind is None:
         say(f"{source.name} has no digest in its bucket; its size alone is checked")
-    download.bring(source, place, progress)
+    at = os.open(incoming, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        download.bring(source, place, at, progress)
+    finally:
+        os.close(at)
     sha256 = digests.digests_of(place, "sha256")["sha256"]
     return Staged(path, place, sha256, os.path.getsize(place))
 

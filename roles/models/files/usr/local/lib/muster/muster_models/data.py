@@ -5,12 +5,13 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from muster_models import add, buckets, download
+from muster_models import add, buckets, download, folders
 from muster_models.download import Source
 from muster_models.errors import ModelsError, of_system
 from muster_models.progress import Progress, amount, say, tell
 
 DONE, FAILED = 0, 1
+_REMEDY = "put a folder in its place, or name another folder to bring the files to"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,14 +57,16 @@ def _stage(source: str, folder: str, sha256: str | None) -> None:
     files = _files(source, sha256)
     total = sum(file.size or 0 for file in files.values())
     progress = Progress(source.partition("?")[0], total)
-    came = 0
-    for path, file in files.items():
-        target = os.path.join(folder, path)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        if file.digest is None:
-            say(f"{file.name} has no digest in its bucket; its size alone is checked")
-        came += download.bring(file, target, progress)
-    size = sum(os.path.getsize(os.path.join(folder, path)) for path in files)
+    came = size = 0
+    # Others may write there too, and put links to folders of who runs this.
+    with folders.opened(folder, None, folders.trusted(), _REMEDY, makes=True) as top:
+        for path, file in files.items():
+            if file.digest is None:
+                say(f"{file.name} has no digest in its bucket; its size alone is checked")
+            below, name = os.path.split(path)
+            with folders.opened(below, top, (), _REMEDY, makes=True) as place:
+                came += download.bring(file, os.path.join(folder, path), place, progress)
+                size += os.stat(name, dir_fd=place, follow_symlinks=False).st_size
     tell(f"{folder}: {len(files)} files, {amount(size)}; {came} of them came now")
 
 

@@ -43,9 +43,12 @@ def hasher(kind: str, size: int) -> Hasher:
 
 
 def digests_of(
-    path: str, *kinds: str, each: Callable[[int], None] = lambda _: None
+    path: str | int, *kinds: str, each: Callable[[int], None] = lambda _: None
 ) -> dict[str, str]:
-    """Return digests of a file by kind; `each` gets the size of each block. Raises OSError."""
+    """Return digests of a file by kind; `each` gets the size of each block. Raises OSError.
+
+    `path` may be a descriptor, which is closed.
+    """
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         hashers = {kind: hasher(kind, size) for kind in kinds}

@@ -6,14 +6,18 @@ the next run of the same user goes on from there: another one may not write to i
 fails for a while is asked again, up to `TRIES` times without a byte of progress.
 """
 
+import errno
 import http.client
 import os
 import re
+import stat
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import IO, Any, NamedTuple, NoReturn
 
 from muster_models import digests, durable
@@ -72,10 +76,16 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirects)
 
 
-def bring(source: Source, target: str, progress: Progress) -> bool:
+def bring(source: Source, target: str, at: int, progress: Progress) -> bool:
     """Put a file of a server at `target`; return whether it had to come.
 
     Of two of one user that bring the same file at once, one waits for the other.
+
+    Args:
+        source: The file.
+        target: Its path here, for people: who else may write there may change where it leads.
+        at: Descriptor of the folder that it comes to.
+        progress: Counts its bytes.
 
     Raises:
         ModelsError: the server refuses or fails, the file is another one, or there is no room.
@@ -83,64 +93,94 @@ def bring(source: Source, target: str, progress: Progress) -> bool:
     """
     folder, name = os.path.split(target)
     mark = (source.digest.value if source.digest else str(source.size))[:16]
-    part = os.path.join(folder, f".{name}.{mark}.{os.geteuid()}.part")
+    part = f".{name}.{mark}.{os.geteuid()}.part"
     try:
-        with durable.locked(f"{part}.lock", waits=lambda: say(f"{target}: another one brings it")):
+        with durable.locked(
+            f"{part}.lock", waits=lambda: say(f"{target}: another one brings it"), folder=at
+        ):
             try:
-                if _is_there(source, target):
-                    progress.add(os.path.getsize(target))
+                if (size := _is_there(source, name, at)) is not None:
+                    progress.add(size)
                     return False
-                goes_on = os.path.exists(part)
+                goes_on = _size_of(part, at) is not None
                 try:
-                    _fetch(source, part, progress)
-                    _check(source, part)
+                    _fetch(source, part, at, progress)
+                    _check(source, part, at)
                 except WrongDigestError:
                     if not goes_on:
                         raise
                     # The server may have had another file when its first part came.
-                    _fetch(source, part, progress)
-                    _check(source, part)
-                durable.sync(part)
-                os.replace(part, target)
-                durable.sync(folder)
+                    _fetch(source, part, at, progress)
+                    _check(source, part, at)
+                durable.sync(part, at)
+                os.replace(part, name, src_dir_fd=at, dst_dir_fd=at)
+                durable.sync(".", at)
             finally:
-                if os.path.exists(part) and not os.path.getsize(part):
-                    os.unlink(part)
-                os.unlink(f"{part}.lock")
+                if _size_of(part, at) == 0:
+                    os.unlink(part, dir_fd=at)
+                os.unlink(f"{part}.lock", dir_fd=at)
     except OSError as error:
         if is_full(error):
-            durable.remove(part)
+            with suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=at)
+        if error.filename:
+            error.filename = os.path.join(folder, error.filename)
         raise of_system(error, target) from error
     return True
 
 
-def _is_there(source: Source, target: str) -> bool:
-    if not os.path.isfile(target):
-        return False
+def _size_of(name: str, at: int) -> int | None:
+    """Return the size of a file in a folder; None: it is not there."""
+    try:
+        return os.stat(name, dir_fd=at, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return None
+
+
+def _read(name: str, at: int) -> int:
+    # A FIFO in its place keeps nobody waiting.
+    return durable.opened_there(name, os.O_RDONLY | os.O_NONBLOCK, at)
+
+
+def _is_there(source: Source, name: str, at: int) -> int | None:
+    """Return the size of a file that has come already; None: it has not."""
+    try:
+        handle = _read(name, at)
+    except OSError as error:
+        # A link is no file that has come, wherever it leads.
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    what = os.fstat(handle)
+    if not stat.S_ISREG(what.st_mode):
+        os.close(handle)
+        return None
     if source.digest is None:
-        return os.path.getsize(target) == source.size
+        os.close(handle)
+        return what.st_size if what.st_size == source.size else None
     kind = source.digest.kind
-    return digests.digests_of(target, kind)[kind] == source.digest.value
+    is_it = digests.digests_of(handle, kind)[kind] == source.digest.value
+    return what.st_size if is_it else None
 
 
-def _check(source: Source, part: str) -> None:
+def _check(source: Source, part: str, at: int) -> None:
     """Raise WrongDigestError, and remove what has come, if it is another file."""
     if source.digest is None:
         return
     kind = source.digest.kind
-    came = digests.digests_of(part, kind)[kind]
+    came = digests.digests_of(_read(part, at), kind)[kind]
     if came != source.digest.value:
-        os.unlink(part)
+        os.unlink(part, dir_fd=at)
         raise WrongDigestError(
             f"{source.name} has the {kind} {came} and not {source.digest.value}; it was removed: "
             "compare the digest with the one that the file's makers give, and the address too"
         )
 
 
-def _fetch(source: Source, part: str, progress: Progress) -> None:
+def _fetch(source: Source, part: str, at: int, progress: Progress) -> None:
     """Write a file of a server to `part`, from where it ends on."""
     failures = 0
-    with open(part, "ab", opener=durable.opened_there) as stream:
+    with open(part, "ab", opener=partial(durable.opened_there, folder=at)) as stream:
         progress.add(stream.tell())
         while True:
             begin = stream.tell()

@@ -12,9 +12,12 @@ TEMPORARY = ".muster-new."
 """How names of files and folders begin that are not renamed yet."""
 
 
-def sync(path: str) -> None:
-    """Have the disk take what was written to a file or folder. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY)
+def sync(path: str, folder: int | None = None) -> None:
+    """Have the disk take what was written to a file or folder. Raises OSError.
+
+    `folder` is a descriptor of the folder from which the path leads.
+    """
+    handle = os.open(path, os.O_RDONLY, dir_fd=folder)
     try:
         os.fsync(handle)
     finally:
@@ -38,9 +41,9 @@ def write(path: str, text: str, mode: int = 0o644) -> None:
     sync(folder)
 
 
-def opened_there(path: str, flags: int) -> int:
+def opened_there(path: str, flags: int, folder: int | None = None) -> int:
     """Open a file for `open`, but not where a link of somebody else leads. Raises OSError."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
 
 
 def remove(path: str) -> None:
@@ -57,11 +60,16 @@ class BusyError(Exception):
 
 @contextmanager
 def locked(
-    path: str, *, shared: bool = False, waits: Callable[[], None] | None = None
+    path: str,
+    *,
+    shared: bool = False,
+    waits: Callable[[], None] | None = None,
+    folder: int | None = None,
 ) -> Iterator[None]:
     """Hold the lock of a file, which the kernel gives up with this process, however it ends.
 
     NFS has such locks too, between hosts (nfs(5)): the server gives them up with the client.
+    `folder` is a descriptor of the folder from which the path leads.
 
     Raises:
         BusyError: another process holds it; with `waits` that is called, and then it waits.
@@ -70,7 +78,8 @@ def locked(
     """
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(path, flags, 0o600, dir_fd=folder)
         try:
             try:
                 fcntl.flock(handle, how | fcntl.LOCK_NB)
@@ -80,16 +89,16 @@ def locked(
                 waits()
                 fcntl.flock(handle, how)
             # Who held it may have removed the file meanwhile.
-            if _is_at(handle, path):
+            if _is_at(handle, path, folder):
                 yield
                 return
         finally:
             os.close(handle)
 
 
-def _is_at(handle: int, path: str) -> bool:
+def _is_at(handle: int, path: str, folder: int | None = None) -> bool:
     try:
-        held, there = os.fstat(handle), os.stat(path)
+        held, there = os.fstat(handle), os.stat(path, dir_fd=folder)
     except OSError as error:
         # Stale: removed by another host, over NFS.
         if error.errno not in (errno.ENOENT, errno.ESTALE):

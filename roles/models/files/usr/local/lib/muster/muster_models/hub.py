@@ -19,17 +19,23 @@ from muster_models.errors import ModelsError
 from muster_models.progress import Progress, say
 from muster_models.store import Staged, Store
 
+ENDPOINT = "https://huggingface.co"
+"""The hub that all know."""
 TRIES = 3
 """Of each request, in all; the client itself repeats most of them up to five times."""
 _AGAIN = (408, 429, 500, 502, 503, 504)
 _COMMIT = re.compile("[0-9a-f]{40}")
 _SHA256 = re.compile("[0-9a-f]{64}")
+_ETAG = re.compile('(?:W/)?"?(?:[0-9a-f]{40}|[0-9a-f]{64})"?')
+"""Of a file: its digest for git, or in Git LFS its SHA-256."""
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _T = TypeVar("_T")
 
 # Read when the client is imported. The profile of the cluster says offline, for all who only read.
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "0",
     "TRANSFORMERS_OFFLINE": "0",
+    "HUGGINGFACE_CO_STAGING": "0",
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_SHARED_BLOBS": "1",
@@ -62,14 +68,25 @@ class _LongWaitError(Exception):
     """The hub asks for a longer pause than anybody waits."""
 
 
-class Hub:
-    """The hub, as one person."""
+class _NoDigestError(Exception):
+    """The hub sends what is no digest where the client takes it for a part of a path."""
 
-    def __init__(self, store: Store, name: str, token: str | None) -> None:
+
+class Hub:
+    """The hub at an endpoint, as one person."""
+
+    def __init__(self, store: Store, endpoint: str, name: str, token: str | None) -> None:
         self._store = store
         self._token: str | bool = token or False
         home = os.path.join(store.incoming(name), "client")
-        os.environ.update(_ENVIRONMENT, HF_HOME=home, HF_XET_CACHE=os.path.join(home, "xet"))
+        os.environ.update(
+            _ENVIRONMENT,
+            HF_ENDPOINT=endpoint,
+            HF_HOME=home,
+            HF_XET_CACHE=os.path.join(home, "xet"),
+        )
+        if endpoint.startswith("http://"):
+            _ask_this_host_directly()
         try:
             import huggingface_hub  # noqa: PLC0415 (half a second, for this alone)
         except ImportError as error:
@@ -87,7 +104,7 @@ class Hub:
 
         client = _http.default_client_factory()
         hooks = client.event_hooks
-        hooks["response"] = [*hooks.get("response", []), _refuse_long_wait]
+        hooks["response"] = [*hooks.get("response", []), _refuse_long_wait, _refuse_no_digest]
         client.event_hooks = hooks
         return client
 
@@ -164,6 +181,8 @@ class Hub:
                 return ask()
             except _LongWaitError as error:
                 raise ModelsError(f"{what}: {error}; run it again after that") from error
+            except _NoDigestError as error:
+                raise ModelsError(f"{what}: {error}") from error
             except Exception as error:  # of many kinds; unknown ones are raised again
                 why = self._why(error)
                 if why is None:
@@ -235,9 +254,20 @@ class Hub:
         if any(os.strerror(number) in said for number in (errno.ENOSPC, errno.EDQUOT)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._store.root) from error
         return ModelsError(
-            f"{what}: the client of the hub does not get on ({said}); see HF_ENDPOINT and the "
-            "proxy, and run it again"
+            f"{what}: the client of the hub does not get on ({said}); see models_hub_endpoint "
+            "and the proxy, and run it again"
         )
+
+
+def _ask_this_host_directly() -> None:
+    """Ask no proxy for the loopback: without TLS it could answer in place of the hub there.
+
+    Some clients read no_proxy first, some NO_PROXY.
+    """
+    both = ("no_proxy", "NO_PROXY")
+    said = [word.strip() for name in both for word in os.environ.get(name, "").split(",")]
+    words = dict.fromkeys([*_LOOPBACK, *filter(None, said)])
+    os.environ.update(dict.fromkeys(both, ",".join(words)))
 
 
 def _refuse_long_wait(response: Any) -> None:
@@ -246,6 +276,41 @@ def _refuse_long_wait(response: Any) -> None:
         raise _LongWaitError(
             f"the hub answers {response.status_code} and asks for {said} s of pause"
         )
+
+
+def _refuse_no_digest(response: Any) -> None:
+    """Refuse what no path may be made of.
+
+    The client joins the ETag of a file and the commit to paths of its cache as they come, so that
+    `../` in one leads out of it.
+    """
+    if response.request.method != "HEAD":
+        return
+    headers = response.headers
+    sent = [("X-Repo-Commit", _COMMIT)]
+    if "X-Linked-Etag" in headers:
+        sent.append(("X-Linked-Etag", _ETAG))
+    elif not response.is_error and not _stays(response):
+        sent.append(("ETag", _ETAG))
+    for name, digest in sent:
+        value = headers.get(name)
+        if value is not None and not digest.fullmatch(value):
+            url = response.request.url
+            server = f"{url.scheme}://{url.netloc.decode('ascii')}"
+            raise _NoDigestError(
+                f"{server} sends the {name} {value[:80]!a}, which is no digest of 40 or 64 "
+                "hexadecimal digits; nothing was published: check this server, and the proxy on "
+                "the way to it"
+            )
+
+
+def _stays(response: Any) -> bool:
+    """Whether this is a redirect on the same server; of such a one the client takes no ETag."""
+    if not response.has_redirect_location:
+        return False
+    url = response.request.url
+    to = url.join(response.headers["Location"])
+    return bool((to.scheme, to.netloc) == (url.scheme, url.netloc))
 
 
 def _file(name: str, sibling: Any) -> HubFile:

@@ -4,16 +4,24 @@
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import IO
 
 from muster_models import account, add, buckets, collect, verify
 from muster_models.errors import ModelsError, of_system
+from muster_models.hub import ENDPOINT
 from muster_models.progress import amount, say, tell
 from muster_models.store import Provenance, Store
 
 SETTINGS = "/etc/muster/models.json"
-"""Written by the role: where the store is."""
+"""Written by the role: where the store is, and the hub."""
+
+_HUBS = re.compile(
+    r"https://[^\s/?#]\S*|http://(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]+)?(?:/\S*)?"
+)
+"""As the role has them. For another http address a proxy, which the caller names, can stand in."""
 
 DONE, FAILED, WRONG = 0, 1, 2
 _CODES = (
@@ -56,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("--sha256", metavar="DIGEST", help="of the file at an address")
             # From the person's own process to that of the account.
             command.add_argument("--origin", help=argparse.SUPPRESS)
+            command.add_argument("--token-comes", action="store_true", help=argparse.SUPPRESS)
         elif name in ("list", "verify"):
             command.add_argument("names", metavar="NAME", nargs="*" if name == "verify" else "?")
     return whole
@@ -66,13 +75,13 @@ def main(words: Sequence[str], settings: str = SETTINGS, belongs_to: str = accou
 
     Args:
         words: Of the command line, without the program.
-        settings: Path of the file that says where the store is.
+        settings: Path of the file that says where the store and the hub are.
         belongs_to: Login of the account that writes to it.
 
     """
     options = parser().parse_args(words)
     try:
-        store = _store(settings)
+        store, hub = _settings(settings)
         if options.command == "list":
             return _list(store, options.names)
         if options.command == "verify":
@@ -83,7 +92,9 @@ def main(words: Sequence[str], settings: str = SETTINGS, belongs_to: str = accou
         if options.command == "gc":
             return _gc(store) if owner is None else account.run_as(owner, ["gc"])
         _check(options)
-        return _add(store, options) if owner is None else _add_as(owner, options)
+        if options.source.startswith("hf:"):
+            _check_hub(hub, settings)
+        return _add(store, hub, options) if owner is None else _add_as(owner, options)
     except ModelsError as error:
         say(f"error: {error}")
     except OSError as error:
@@ -93,15 +104,17 @@ def main(words: Sequence[str], settings: str = SETTINGS, belongs_to: str = accou
     return FAILED
 
 
-def _store(settings: str) -> Store:
+def _settings(settings: str) -> tuple[Store, str]:
+    """Return the store, and the address of the hub as it is there. Raises ModelsError."""
     try:
         with open(settings, encoding="utf-8") as stream:
-            return Store(json.load(stream)["path"])
+            said = json.load(stream)
+        return Store(said["path"]), str(said.get("hub", ENDPOINT))
     except FileNotFoundError:
         raise ModelsError(
             f"this host has no {settings}; work on a login node of a cluster with `storage.models`"
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelsError(f"{settings} can't be read ({error}); run site.yml again") from error
 
 
@@ -122,22 +135,47 @@ def _check(options: argparse.Namespace) -> None:
         raise ModelsError("--sha256 is for an https address; leave it out")
 
 
+def _check_hub(hub: str, settings: str) -> None:
+    """Raise ModelsError where who adds means another hub than the administrator, or could name one.
+
+    The hub says which commit a revision is, and the digests of its files.
+    """
+    if not _HUBS.fullmatch(hub):
+        raise ModelsError(
+            f"{settings} names {hub!r} as the hub, and its address must begin with https://; ask "
+            "an administrator to correct models_hub_endpoint"
+        )
+    meant, hub = os.environ.get("HF_ENDPOINT", "").rstrip("/"), hub.rstrip("/")
+    if meant not in ("", hub):
+        raise ModelsError(
+            f"HF_ENDPOINT names {meant}, and models of the hub come from {hub}; unset "
+            "HF_ENDPOINT, or ask an administrator to set models_hub_endpoint"
+        )
+
+
 def _is_address(source: str) -> bool:
     return source.startswith(("https://", "http://"))
 
 
-def _add(store: Store, options: argparse.Namespace) -> int:
+def _add(store: Store, hub: str, options: argparse.Namespace) -> int:
     """Add a model as the account that the store belongs to."""
     source = options.source
     wanted = add.Wanted(options.name or "", options.licence, account.person())
+    came = sys.stdin.readline().strip() if options.token_comes else None
     if source.startswith("hf:"):
-        model = add.from_hub(store, source, wanted, os.environ.get("HF_TOKEN"))
+        token = came or os.environ.get("HF_TOKEN")
+        model = add.from_hub(store, hub.rstrip("/"), source, wanted, token)
     elif buckets.is_address(source):
-        model = add.from_bucket(store, source, wanted, buckets.token())
+        model = add.from_bucket(store, source, wanted, came or buckets.token())
     elif _is_address(source):
         model = add.from_address(store, source, options.sha256, wanted)
     elif source == _PIPE:
         model = add.from_archive(store, sys.stdin.buffer, options.origin, wanted)
+    elif account.is_by_sudo():
+        # The account reads what its other processes have open, such as the tokens of others.
+        raise ModelsError(
+            f"{source} is read by your own process and not by the account; leave out sudo -u"
+        )
     else:
         model = add.from_folder(store, source, wanted)
     tell(f"{model.name} {model.revision} ({amount(model.size)})")
@@ -152,19 +190,25 @@ def _add_as(owner: str, options: argparse.Namespace) -> int:
     for key in ("name", "licence", "sha256"):
         if value := getattr(options, key):
             words.append(f"--{key}={value}")
+    token = None
     if source.startswith("hf:"):
-        if token := _hub_token():
-            os.environ["HF_TOKEN"] = token
+        token = _hub_token()
     elif buckets.is_address(source):
-        if token := buckets.token():
-            os.environ[buckets.TOKEN] = token
+        token = buckets.token()
     elif not _is_address(source):
-        folder = os.path.realpath(source)
-        if not os.path.isdir(folder):
-            raise ModelsError(f"{source} is no folder; name the one that has the model's files")
+        folder = add.real_folder(source)
         words.append(f"--origin={folder}")
         return account.run_as(owner, [*words, "--", _PIPE], lambda to: add.pack(folder, to))
-    return account.run_as(owner, [*words, "--", source])
+    if token is None:
+        return account.run_as(owner, [*words, "--", source])
+    line = f"{token}\n".encode()
+    return account.run_as(
+        owner, [*words, "--token-comes", "--", source], lambda to: _write(to, line)
+    )
+
+
+def _write(stream: IO[bytes], line: bytes) -> None:
+    stream.write(line)
 
 
 def _hub_token() -> str | None:

@@ -131,11 +131,12 @@ class Store:
     def provenances(self) -> Iterator[Provenance]:
         """Yield all models, by name and date. Raises ModelsError or OSError."""
         found = []
-        for entry in sorted(os.listdir(self.hub)) if os.path.isdir(self.hub) else []:
-            folder = os.path.join(self.hub, entry, "provenance")
-            if not entry.startswith(PREFIX) or not os.path.isdir(folder):
+        # What can't be read is an error: `gc` would take all files of that model for left over.
+        for entry in _names_in(self.hub):
+            if not entry.startswith(PREFIX):
                 continue
-            for name in sorted(os.listdir(folder)):
+            folder = os.path.join(self.hub, entry, "provenance")
+            for name in _names_in(folder):
                 if name.endswith(".json") and not name.startswith("."):
                     found.append(_read(os.path.join(folder, name)))
         yield from sorted(found, key=lambda one: (one.name, one.added_at))
@@ -244,6 +245,14 @@ class Store:
                 f"{self.root} has {free} bytes free, and {missing} have to come; make room, or "
                 "give the folder a larger `size_gib`"
             )
+
+
+def _names_in(folder: str) -> list[str]:
+    """Return the names in a folder; none if there is no such folder. Raises OSError."""
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def _read(path: str) -> Provenance:
