@@ -1,6 +1,7 @@
 """Folders of a host lie on a disk that outlives it; what was on the disk is never lost."""
 
 import json
+import re
 
 import pytest
 
@@ -207,6 +208,36 @@ def test_a_file_takes_the_place_of_a_disk_and_has_its_room_at_once(host):
     assert {"nosuid", "nodev"} <= {*there.split()[2].split(",")}
 
 
+def test_a_file_that_was_made_and_is_missing_is_not_made_again(host, settings):
+    record = "/etc/muster/file-systems.made"
+    assert re.search(r"^muster-shelf 20\d\d-\d\d-\d\d$", host.file(record).content_string, re.M)
+    wanted = {"path": SHELF, "label": "muster-shelf", "device": "", "folders": []}
+    settings(**wanted, host_keys=False, size_gib=1)
+    host.check_output(f"mv {SHELF_FILE} {SHELF_FILE}.away")
+    try:
+        for what in ("check", "apply"):
+            done = run(host, what)
+            assert done.rc == 1
+            assert f"{SHELF_FILE} is missing or empty, and it was there on 20" in done.stderr
+            assert f"{SHELF} is still mounted, so first copy what is in it" in done.stderr
+        assert not host.file(SHELF_FILE).exists
+    finally:
+        host.check_output(f"mv {SHELF_FILE}.away {SHELF_FILE}")
+
+
+def test_files_behind_a_link_are_refused(host, settings):
+    folder = SHELF_FILE.rpartition("/")[0]
+    wanted = {"path": SHELF, "label": "muster-shelf", "device": "", "folders": []}
+    settings(**wanted, host_keys=False, size_gib=1)
+    host.check_output(f"sh -c 'mv {folder} {folder}.moved; ln -s {folder}.moved {folder}'")
+    try:
+        done = run(host)
+        assert done.rc == 1
+        assert f"{SHELF_FILE} is {folder}.moved/muster-shelf by a link" in done.stderr
+    finally:
+        host.check_output(f"sh -c 'rm {folder}; mv {folder}.moved {folder}'")
+
+
 def test_what_a_folder_had_before_moved_in_and_belongs_to_whom_it_did(host):
     assert host.check_output(f"stat --format=%U:%a {SHELF}") == "keeper:750"
     assert host.check_output(f"stat --format=%U {SHELF}/book") == "keeper"
@@ -275,6 +306,23 @@ def test_a_disk_that_was_not_filled_before_the_machine_stopped_is_made_again(
         )
     finally:
         host.run("umount /srv/other")
+
+
+def test_a_folder_in_which_a_program_writes_does_not_move(host, settings, other_disk):
+    held = "exec 9>/srv/other/log; exec sleep infinity"
+    host.check_output("mkdir -p /srv/other")
+    host.check_output(f"systemd-run --quiet --unit=writer sh -c '{held}'")
+    try:
+        host.check_output("timeout 10 sh -c 'until test -e /srv/other/log; do sleep 0.1; done'")
+        settings(device=other_disk, path="/srv/other", folders=[], host_keys=False)
+        for what in ("check", "apply"):
+            done = run(host, what)
+            assert done.rc == 1
+            assert "/srv/other can't move while programs write there" in done.stderr
+            assert "/srv/other/log; end them" in done.stderr
+        assert host.check_output(f"blkid --probe {other_disk} || echo blank") == "blank"
+    finally:
+        host.check_output("sh -c 'systemctl stop writer; rm -r /srv/other'")
 
 
 def test_another_file_system_at_the_folder_is_refused(host, settings, other_disk):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from vmkit import site
 from vmkit.site import Site
+from waiting import until
 
 ROLES = "file_systems,nfs_server,nfs_client"
 FORGE = Path(__file__).with_name("vmkit") / "forge.py"
@@ -57,6 +58,22 @@ def test_a_program_that_root_of_a_node_leaves_runs_as_who_starts_it(two: Site) -
         assert "egid=6" in become
     finally:
         two.server.check("mount -o remount,nosuid,nodev /home && rm -r /home/all")
+
+
+def test_the_server_knows_who_has_a_file_open_for_writing(two: Site) -> None:
+    """Who moves the folder there asks for them."""
+    look = "import sys; sys.path[:0] = ['/usr/local/lib/muster']; import open_files"
+    look += "; print(*open_files.writers(['/home'], ['nfs-server']), sep='\\n')"
+    holds = "sh -c 'exec sleep 300 >/home/ada/open'"
+    two.client.check(f"systemd-run --quiet --unit=holds {ADA} {holds}")
+    try:
+        until(lambda: two.server.ssh("test -e /home/ada/open").returncode == 0, "it is open")
+        (found,) = two.server.check(f'python3 -c "{look}"').splitlines()
+        assert found.startswith("NFS client 192.0.2.2 (/proc/fs/nfsd/clients/")
+        assert found.endswith("/open")
+    finally:
+        two.client.check("systemctl stop holds")
+    until(lambda: two.server.check(f'python3 -c "{look}"') == "", "nobody has it open")
 
 
 def forged(two: Site, served: str, inode: str, text: str = "") -> str:

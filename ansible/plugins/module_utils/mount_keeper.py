@@ -13,6 +13,11 @@ from collections.abc import Collection, Iterator
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
+    automounts,
+    mounted,
+    unit_name,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     AGAIN,
     AGAIN_NAME,
@@ -20,10 +25,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     Mount,
     Protocol,
     automount_text,
-    automounts,
     missing_options,
-    mounted,
-    unit_name,
     unit_text,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.unit_files import (

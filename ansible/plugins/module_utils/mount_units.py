@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a mount unit says, and what the kernel's table of mounts does; pure."""
+"""What a mount unit says; pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 # At a boot servers may come up later than their clients. Clients wait for so long; people can't
@@ -92,16 +92,6 @@ class Protocol(NamedTuple):
     """What to check where they do, and the mount fails."""
 
 
-def unit_name(path: str) -> str:
-    """Return the name that systemd demands of the mount unit of `path` (systemd-escape(1))."""
-    escaped = "".join(
-        char if re.match(r"[A-Za-z0-9_.:]", char) else "-" if char == "/" else f"\\x{ord(char):02x}"
-        for char in path.strip("/")
-    )
-    # A leading dot would be a hidden file.
-    return (escaped if not escaped.startswith(".") else "\\x2e" + escaped[1:]) + ".mount"
-
-
 def unit_text(protocol: Protocol, mount: Mount, on_entry: bool = False) -> str:
     """Return the unit of `mount`, for a boot or for who enters the folder first."""
     literal = {key: value.replace("%", "%%") for key, value in mount.items()}
@@ -119,35 +109,6 @@ def unit_text(protocol: Protocol, mount: Mount, on_entry: bool = False) -> str:
 def automount_text(protocol: Protocol, path: str) -> str:
     """Return the unit that has `path` mounted when somebody enters it."""
     return AUTOMOUNT.format(mark=protocol.mark, path=path.replace("%", "%%")) + INSTALL
-
-
-def mounted(table: str) -> dict[str, tuple[str, str, set[str]]]:
-    """Return mount point -> (type, source, set of options) of a /proc/self/mountinfo.
-
-    Without those of automounts, which are in `automounts`.
-    """
-    return {
-        path: (kind, source, options)
-        for path, kind, source, options in _parsed(table)
-        if kind != "autofs"
-    }
-
-
-def automounts(table: str) -> dict[str, str]:
-    """Return mount point -> source of the automounts of a /proc/self/mountinfo."""
-    return {path: source for path, kind, source, _ in _parsed(table) if kind == "autofs"}
-
-
-def _parsed(table: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    for line in table.splitlines():
-        own, _, of_system = line.partition(" - ")
-        path, own_options = own.split()[4:6]
-        kind, source, options = of_system.split()[:3]
-        # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal. The last one wins.
-        path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)
-        # The mount's own rw or ro is what counts, not that of the connection it shares.
-        shared = {option for option in options.split(",") if option not in ("rw", "ro")}
-        yield path, kind, source, shared | {*own_options.split(",")}
 
 
 def missing_options(shown: re.Pattern[str], wanted: str, actual: set[str]) -> list[str]:

@@ -33,9 +33,9 @@ class Content(NamedTuple):
 
 
 def run(
-    *command: str, codes: Collection[int] = (0,), seconds: float = COMMAND_S
+    *command: str, codes: Collection[int] = (0,), seconds: float | None = COMMAND_S
 ) -> tuple[int, str]:
-    """Run a command; return its exit code and output.
+    """Run a command; return its exit code and output. `seconds` None: for as long as it takes.
 
     Raises:
         DiskError: another exit code than `codes`, or it takes too long.

@@ -8,10 +8,11 @@
 A disk of zeros gets an ext4 file system; one with anything else on it is never formatted, known or
 not: a damaged file system can be repaired. A file system that is smaller than its disk grows. What
 the machine has at the mount point moves in once, when the file system is made, while the daemons
-that use it are down; from then on the file system's content wins.
+that use it are down; from then on the file system's content wins. e2fsck looks at it before it is
+mounted, and what it can't repair by itself is not mounted.
 
 In place of a disk there may be a file of a fixed size, whose room is taken from the disk below it
-at once. It never becomes smaller.
+at once. It never becomes smaller. One that was made before and is missing is not made again.
 
 Folders of the machine may be bound to the folders of the same paths on a disk, and move there in
 the same way. One disk may keep the ssh host keys too, so that a recreated machine has the same
@@ -19,7 +20,7 @@ ones.
 
 Every change is printed as a line; without any there is nothing to do. Settings:
 /etc/muster/file-systems.json, written by the role file_systems, or another file that is named. Runs
-with the Python of the system and disks.py alone.
+with the Python of the system, disks.py, mount_table.py and open_files.py alone.
 """
 
 import fcntl
@@ -31,6 +32,7 @@ import os
 import pwd
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,20 +41,27 @@ from typing import Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
     from disks import Content, DiskError, content, run, wait_for
+    from mount_table import not_mounted
+    from open_files import writers
 except (ImportError, SyntaxError, ValueError) as error:
     sys.exit(
-        f"{sys.path[0]}/disks.py is missing or damaged ({error}); apply the role file_systems again"
+        f"{sys.path[0]}/disks.py, mount_table.py or open_files.py is missing or damaged ({error}); "
+        "apply the role file_systems again"
     )
 
 SETTINGS = "/etc/muster/file-systems.json"
 FILES = "/var/lib/muster/file-systems"
 """Where the files are that take the place of disks."""
+RECORD = "/etc/muster/file-systems.made"
+"""Which of them were made, with a date. It is not on a disk that may be missing with them."""
 LOCK = "/run/muster-file-systems.lock"
 HALF_MADE = "muster-new"
 """Label until all is in a file system that belongs there."""
 HOST_KEYS = "/etc/ssh/ssh_host_*"
 DEVICE_SECONDS = 90
 """How long a disk may take to appear at boot, as systemd waits for one."""
+READ_ONLY = "errors=remount-ro"
+"""Mount option: after an error nothing makes the damage larger."""
 HALF_AT = "/run/muster-file-system.new"
 """Where a file system is mounted while it is made."""
 MIB = 2**20
@@ -62,6 +71,8 @@ KEPT_PART = 10
 """Part of a disk that no file may take: 1/10."""
 USABLE = 0.9
 """Part of a disk, or of its free room, that what moves in may need."""
+NAMED = 3
+"""How many processes a sentence names."""
 GROWS_FROM_BYTES = 16 * 2**20
 """A file system is at most a little smaller than its disk: blocks come in groups."""
 
@@ -113,6 +124,15 @@ class Mount:
         return f"mount a disk at {places} and say null for its size in the definition"
 
 
+def change(*command: str, codes: Sequence[int] = (0,)) -> int:
+    """Run a command that changes a file system; return its exit code. Raises DiskError.
+
+    On a large one it takes hours, and if it was killed in the middle there would be damage.
+    """
+    code, _ = run(*command, codes=codes, seconds=None)
+    return code
+
+
 class FileSystem:
     """One file system and its folders; `act`: make changes, do not only report them."""
 
@@ -122,6 +142,8 @@ class FileSystem:
         self.root = mount.path
         self.paths = [self.root, *(folder.path for folder in self.folders)]
         """What moves in."""
+        self.units = [*mount.units, *(unit for folder in self.folders for unit in folder.units)]
+        """What uses that."""
         self.half = f"{mount.path}/.new"
         """A folder that is being moved in; it is never used."""
         self.device = mount.device
@@ -145,6 +167,8 @@ class FileSystem:
             yield from self.bring()
             if not self.act:
                 return
+        if not self.mount.device:
+            yield from self.note()
         for folder in self.folders:
             yield from self.own(folder)
             yield from self.bind(folder)
@@ -155,6 +179,7 @@ class FileSystem:
         """Make the file system if there is none, and mount it."""
         new = self.is_to_make()
         if new:
+            refuse_writers(self.paths, self.units)
             if self.mount.device:
                 self.refuse_too_large(self.paths, self.size())
             yield f"{self.device}: make a file system"
@@ -164,6 +189,8 @@ class FileSystem:
         with stopped(self.mount.units if self.act else ()):
             if new:
                 self.make()
+            elif self.act:
+                yield from self.check()
             yield from self.adapt(mounted=False)
             yield f"{self.root}: mount {self.device}"
             if self.act:
@@ -175,23 +202,25 @@ class FileSystem:
             yield f"{self.root}: grow to the size of its disk"
             if self.act:
                 if not mounted:
-                    self.check()  # resize2fs needs it
-                run("resize2fs", self.device)
+                    yield from self.check("-f")  # resize2fs needs it
+                change("resize2fs", self.device)
         # Not while it is mounted: the role `quotas` says then what to do.
         if self.mount.project_quotas and not mounted and not self.counts_projects():
             yield f"{self.device}: count what belongs to a project, for quotas"
             if self.act:
-                self.check()
-                run("tune2fs", "-O", "quota,project", "-Q", "prjquota", self.device)
+                yield from self.check("-f")
+                change("tune2fs", "-O", "quota,project", "-Q", "prjquota", self.device)
 
     def mount_it(self, new: bool) -> None:
         """Mount the file system; a new one is made again if that fails, as the folder is in use."""
         os.makedirs(self.root, exist_ok=True)
         quotas = ["prjquota"] if self.mount.project_quotas else []
-        options = ",".join([*self.mount.options, *quotas]) or "defaults"
+        options = ",".join([READ_ONLY, *self.mount.options, *quotas])
         if new:
             run("e2label", self.device, self.mount.label)
         try:
+            if new:
+                refuse_writers([self.root])
             run("mount", "-t", "ext4", "-o", options, self.device, self.root)
         except BaseException:
             if new:
@@ -213,11 +242,16 @@ class FileSystem:
         """Make the file and its loop device, or make it larger; sets `device` where there is one.
 
         Raises:
-            DiskError: there is too little room, or the file is larger than it is to be.
+            DiskError: there is too little room, the file is larger than it is to be, it was made
+                and is missing, or the disk on which it belongs is.
 
         """
         file, wanted = self.mount.file, self.mount.size_gib * 2**30
+        self.refuse_link()
         size = os.stat(file).st_size if os.path.exists(file) else 0
+        if not size:
+            refuse_unmounted()
+            self.refuse_missing()
         if not size and os.path.ismount(self.root):
             raise DiskError(
                 f"a disk is mounted at {self.root}: say null for its size in the definition, or "
@@ -226,9 +260,11 @@ class FileSystem:
         if size > wanted:
             raise DiskError(
                 f"{file} has {size // 2**30} GiB and is never made smaller; set its size to that "
-                f"or more, or move what is in {self.root} elsewhere, unmount it and remove the file"
+                f"or more, or move what is in {self.root} elsewhere, unmount it, and remove the "
+                f"file and its line in {RECORD}"
             )
         if not size:
+            refuse_writers(self.paths, self.units)
             self.refuse_too_large(self.paths, wanted)
             self.refuse_without_loop_device()
         if size < wanted:
@@ -249,6 +285,45 @@ class FileSystem:
                 bytes_at_once.write("0")
         elif size < wanted:
             run("losetup", "--set-capacity", self.device)
+
+    def note(self) -> Iterator[str]:
+        """Record that the file was made."""
+        noted = files_made()
+        if self.mount.label in noted:
+            return
+        yield f"{RECORD}: note that {self.mount.file} is there"
+        if self.act:
+            noted[self.mount.label] = time.strftime("%Y-%m-%d")
+            os.makedirs(os.path.dirname(RECORD), exist_ok=True)
+            with open(f"{RECORD}.new", "w", encoding="utf-8") as new:
+                new.write(f"# Files in {FILES}. One that has a line here is not made again.\n")
+                new.writelines(f"{label} {date}\n" for label, date in noted.items())
+            run("sync", f"{RECORD}.new")
+            os.rename(f"{RECORD}.new", RECORD)
+            run("sync", os.path.dirname(RECORD))
+
+    def refuse_missing(self) -> None:
+        """Refuse to make a file again: with an empty one an old state would seem to be lost."""
+        date = files_made().get(self.mount.label)
+        if date is None:
+            return
+        mounted = os.path.ismount(self.root)
+        still = f" {self.root} is still mounted, so first copy what is in it;" if mounted else ""
+        raise DiskError(
+            f"{self.mount.file} is missing or empty, and it was there on {date};{still} bring the "
+            "file back (mount the disk on which it lies, or restore it), or, if nothing in it is "
+            f"needed, remove its line in {RECORD}, and run again"
+        )
+
+    def refuse_link(self) -> None:
+        """Refuse a link on the way to the file: systemd mounts for a path, not for what it is."""
+        real = os.path.realpath(self.mount.file)
+        if real != self.mount.file:
+            raise DiskError(
+                f"{self.mount.file} is {real} by a link, and a boot does not wait for the disk "
+                "behind a link; put a folder in place of the link, mount or bind there what it led "
+                "to, with a line in /etc/fstab, and run again"
+            )
 
     def refuse_other_folder(self, folder: Folder) -> None:
         """Refuse a folder that an administrator has put elsewhere: it would be hidden."""
@@ -324,12 +399,12 @@ class FileSystem:
         """Make the file system with what the machine has at its mount point, as half made."""
         features = ["-O", "quota,project", "-E", "quotatype=prjquota"]
         quotas = features if self.mount.project_quotas else []
-        run("mkfs.ext4", "-q", "-F", "-L", HALF_MADE, "-m", "0", *quotas, self.device)
+        change("mkfs.ext4", "-q", "-F", "-L", HALF_MADE, "-m", "0", *quotas, self.device)
         if os.path.isdir(self.root) and os.listdir(self.root):
             os.makedirs(HALF_AT, mode=0o700, exist_ok=True)
-            run("mount", "-t", "ext4", self.device, HALF_AT)
+            run("mount", "-t", "ext4", "-o", READ_ONLY, self.device, HALF_AT)
             try:
-                run("cp", "--archive", "--one-file-system", f"{self.root}/.", HALF_AT)
+                change("cp", "--archive", "--one-file-system", f"{self.root}/.", HALF_AT)
             finally:
                 run("umount", HALF_AT)
 
@@ -370,9 +445,24 @@ class FileSystem:
         _, out = run("dumpe2fs", "-h", self.device)
         return dict(line.split(":", 1) for line in out.splitlines() if ":" in line)
 
-    def check(self) -> None:
-        """Check the file system, which is not mounted."""
-        run("e2fsck", "-f", "-p", self.device, codes=(0, 1))  # 1: it has repaired something
+    def check(self, *options: str) -> Iterator[str]:
+        """Check the file system, which is not mounted, and repair what is safe to repair.
+
+        Without options it is fast where neither the journal nor an error says that it is needed.
+
+        Raises:
+            DiskError: a person has to decide what to repair.
+
+        """
+        try:
+            code = change("e2fsck", "-p", *options, self.device, codes=(0, 1))
+        except DiskError as error:
+            raise DiskError(
+                f"{' '.join(str(error).split())}; repair it with `e2fsck -f {self.device}` "
+                "(unmount it first if it is mounted elsewhere), and run again"
+            ) from error
+        if code == 1:
+            yield f"{self.root}: e2fsck has repaired {self.device}"
 
     def own(self, folder: Folder) -> Iterator[str]:
         """Give a folder of the disk to its owner, whose number may be another in this image."""
@@ -387,7 +477,7 @@ class FileSystem:
                 # Files of other owners in it stay as they are.
                 options = ["--recursive", "--no-dereference"]
                 options.append(f"--from={state.st_uid}:{state.st_gid}")
-                run("chown", *options, f"{wanted[0]}:{wanted[1]}", kept)
+                change("chown", *options, f"{wanted[0]}:{wanted[1]}", kept)
 
     def bind(self, folder: Folder) -> Iterator[str]:
         """Bind a folder to the disk's; what it holds goes there if the disk has none yet."""
@@ -395,6 +485,7 @@ class FileSystem:
         if same_folder(path, kept):
             return
         if not os.path.isdir(kept):
+            refuse_writers([path], folder.units)
             if self.act:
                 there = os.statvfs(self.root)
                 self.refuse_too_large([path], there.f_bavail * there.f_frsize)
@@ -407,6 +498,8 @@ class FileSystem:
             if new:
                 self.move_in(path, kept)
             try:
+                if new:
+                    refuse_writers([path])
                 os.makedirs(path, exist_ok=True)
                 run("mount", "--bind", kept, path)
             except BaseException:
@@ -420,10 +513,10 @@ class FileSystem:
         shutil.rmtree(self.half, ignore_errors=True)
         os.makedirs(os.path.dirname(kept), exist_ok=True)
         if os.path.isdir(path):
-            run("cp", "--archive", "--one-file-system", path, self.half)
+            change("cp", "--archive", "--one-file-system", path, self.half)
         else:
             os.mkdir(self.half, 0o755)
-        run("sync", "--file-system", self.root)
+        change("sync", "--file-system", self.root)
         os.rename(self.half, kept)
 
     def keep_host_keys(self) -> Iterator[str]:
@@ -451,9 +544,44 @@ class FileSystem:
                 os.rename(half, folder)
 
 
+def refuse_unmounted() -> None:
+    """Refuse to make a file below the disk that is to be mounted at FILES. Raises DiskError."""
+    sentence = not_mounted(FILES)
+    if sentence is not None:
+        raise DiskError(sentence)
+
+
+def refuse_writers(paths: Sequence[str], units: Sequence[str] = ()) -> None:
+    """Refuse to move folders while others than `units` write there: the mount would hide it.
+
+    Raises:
+        DiskError: names some of them.
+
+    """
+    there = [path for path in paths if os.path.isdir(path)]
+    found = writers(there, units)
+    if found:
+        named = ", ".join([*map(str, found[:NAMED])])
+        more = f" and {len(found) - NAMED} more" if found[NAMED:] else ""
+        raise DiskError(
+            f"{' and '.join(there)} can't move while programs write there, as what they write "
+            f"would be lost: {named}{more}; end them, or wait until their jobs are done, and run "
+            "again; if it is the log of this run, write it elsewhere, such as to /root or /var/tmp"
+        )
+
+
 def same_folder(one: str, other: str) -> bool:
     """Whether two paths are the same folder, by a bind mount too."""
     return os.path.isdir(one) and os.path.isdir(other) and os.path.samefile(one, other)
+
+
+def files_made() -> dict[str, str]:
+    """Return the date of each file that was made, by label, as RECORD has it."""
+    if not os.path.exists(RECORD):
+        return {}
+    with open(RECORD, encoding="utf-8", errors="replace") as record:
+        lines = [line.strip().partition(" ") for line in record]
+    return {label: date for label, _, date in lines if label and not label.startswith("#")}
 
 
 def take(file: str, size: int) -> None:

@@ -8,13 +8,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
+    automounts,
+    mounted,
+    unit_name,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     Protocol,
     automount_text,
-    automounts,
     missing_options,
-    mounted,
-    unit_name,
     unit_text,
 )
 

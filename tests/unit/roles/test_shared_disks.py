@@ -13,6 +13,8 @@ ROLES = Path(__file__).parents[3] / "roles"
 MODULE_UTILS = ROLES.parent / "ansible/plugins/module_utils"
 EXAMPLES = ROLES.parent / "examples"
 SHARED = ROLES / "file_systems/files/disks.py"
+OTHERS = {"file_systems": ["mount_table.py", "open_files.py"]}
+"""Role -> what its program needs besides."""
 PROGRAMS = {
     "cloud_node": ("local_ssds.py", "int() with base 10: '--help'", "SLURM makes another"),
     "fscache": ("muster_cache_disk.py", "usage:", "apply the role fscache again"),
@@ -107,23 +109,31 @@ def test_a_role_alone_installs_all_that_its_program_needs(role: str, tmp_path: P
     names = installed(role, tmp_path)
     program, answer, _ = PROGRAMS[role]
     # Before the program, so that a play that is killed leaves none without it.
-    assert names.index("disks.py") < names.index(program)
+    for needed in ("disks.py", *OTHERS.get(role, [])):
+        assert names.index(needed) < names.index(program)
     done = ask_for_help(tmp_path / program)
     assert answer in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("role", PROGRAMS)
+@pytest.mark.parametrize(
+    ("role", "needed"),
+    [(role, needed) for role in PROGRAMS for needed in ("disks.py", *OTHERS.get(role, []))],
+)
 @pytest.mark.parametrize("text", [None, "", "class DiskError(Exc", "\0" * 100])
-def test_without_it_a_program_says_what_to_do(role: str, text: str | None, tmp_path: Path) -> None:
+def test_without_it_a_program_says_what_to_do(
+    role: str, needed: str, text: str | None, tmp_path: Path
+) -> None:
     installed(role, tmp_path)
     program, _, remedy = PROGRAMS[role]
-    shared = tmp_path / "disks.py"
+    shared = tmp_path / needed
     shared.unlink()
     if text is not None:
         shared.write_text(text)
     done = ask_for_help(tmp_path / program)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"{shared} is missing or damaged (")
+    *first, last = ["disks.py", *OTHERS.get(role, [])]
+    names = " or ".join([", ".join(first), last] if first else [last])
+    assert done.stderr.startswith(f"{tmp_path}/{names} is missing or damaged (")
     assert done.stderr.count("\n") == 1
     assert remedy in done.stderr
 
