@@ -145,7 +145,6 @@ def resume(
     content: bytes | None,
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
-    device: torch.device,
     *,
     fsdp: bool,
 ) -> tuple[int, int]:
@@ -158,8 +157,8 @@ def resume(
     if content is None:
         return 0, 0
     try:
-        # With --fsdp it may not fit into one GPU, and each process takes its part of it.
-        states = torch.load(io.BytesIO(content), map_location="cpu" if fsdp else device)
+        # A GPU has the model and the optimizer already, and may have no room for them twice.
+        states = torch.load(io.BytesIO(content), map_location="cpu")
         if states["fsdp"] != fsdp:
             ran = "with" if states["fsdp"] else "without"
             raise CheckpointError(
@@ -174,6 +173,9 @@ def resume(
             network.module.load_state_dict(states["model"])
             optimizer.load_state_dict(states["optimizer"])
         return int(states["step"]), int(states["seen"])
+    except torch.cuda.OutOfMemoryError:
+        # It is a RuntimeError, and says nothing about the checkpoint.
+        raise
     except (EOFError, KeyError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise CheckpointError(
             f"the checkpoint is of another model: name another folder ({error!r})"
@@ -277,8 +279,10 @@ def main() -> NoReturn:
     network = model_on(device, group, options)
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE)
     workers = Workers(rank, processes, lost, options.wait - ENDING_SECONDS)
-    content = meet(workers, checkpoints, options.wait)
-    step, seen = resume(content, network, optimizer, device, fsdp=options.fsdp)
+    # It has no name here, so that it goes when it is read.
+    step, seen = resume(
+        meet(workers, checkpoints, options.wait), network, optimizer, fsdp=options.fsdp
+    )
     if first:
         checkpoints.begin(step)
         metrics.begin(step)
@@ -291,6 +295,8 @@ def main() -> NoReturn:
     trace_to = profiler(profiled, rank) if options.profile else nullcontext()
     with workers, closing(source), trace_to as trace:
         while step < options.steps and not stop.item():
+            # Such as dropout: another in each process, and the same when a step is done again.
+            torch.manual_seed(hash((step, rank, processes)))
             with workers.work(step):
                 loss = work(network, next(source).to(device))
             learn(optimizer, loss, rate(step, processes, options.scale_lr))

@@ -27,6 +27,7 @@ def loss_of(model: nn.Module, points: torch.Tensor) -> torch.Tensor:
 
 def loss_at_the_end(model: nn.Module, device: torch.device) -> float:
     """Return the loss on points that are the same for all: so must it be, as the model is."""
+    model.eval()  # without dropout
     points = torch.randn(1024, NUMBERS, generator=torch.Generator().manual_seed(1)).to(device)
     with torch.no_grad():
         return float(loss_of(model, points))

@@ -10,6 +10,7 @@ Losses go to the file that MUSTER_METRICS names, else to FOLDER.jsonl.
 """
 
 import argparse
+import inspect
 import io
 import os
 import pickle
@@ -87,9 +88,25 @@ def schedule_of(module: nn.Module, stage: int, device: torch.device, group: Any)
             f"pipeline parallelism needs PyTorch 2.6, and this is {torch.__version__}: load a "
             "module that has it (module avail; Debian 13's has)"
         ) from error
-    part = PipelineStage(module, stage, STAGES, device, group=group)
+    # What goes into a stage, and out of it. Else PyTorch finds out in the first step of a run: it
+    # computes once more, and draws random numbers for that.
+    widths = (NUMBERS, HIDDEN, 1)[stage : stage + 2]
+    shapes = (torch.empty(BATCH // MICROBATCHES, width, device="meta") for width in widths)
+    part = PipelineStage(module, stage, STAGES, device, *shapes, group=group)
     # Schedule1F1B takes less memory, for GPUs: over Gloo that of PyTorch 2.6 waits for ever.
     return ScheduleGPipe(part, MICROBATCHES, loss_fn=nn.functional.mse_loss)
+
+
+def average(schedule: Any, module: nn.Module) -> None:
+    """Make gradients those of the mean loss, where a schedule adds those of the microbatches.
+
+    That of PyTorch 2.6 does; later ones divide by themselves (scale_grads).
+    """
+    if "scale_grads" in inspect.signature(type(schedule).__init__).parameters:
+        return
+    for parameter in module.parameters():
+        if parameter.grad is not None:
+            parameter.grad /= MICROBATCHES
 
 
 def points_of(step: int, device: torch.device, number: int = BATCH) -> torch.Tensor:
@@ -109,9 +126,7 @@ def save(checkpoints: Checkpoints, step: int, module: nn.Module, optimizer: Any)
     checkpoints.save(step, file.getvalue())
 
 
-def resume(
-    checkpoints: Checkpoints, module: nn.Module, optimizer: Any, device: torch.device
-) -> int:
+def resume(checkpoints: Checkpoints, module: nn.Module, optimizer: Any) -> int:
     """Go on from the newest checkpoint that both stages have; return its step.
 
     Raises:
@@ -124,7 +139,7 @@ def resume(
     # A run that was killed may have saved one stage, and not the other.
     step = min(int(name.partition("-")[0]) if name else 0 for name in newest)
     if step:
-        _read(checkpoints, step, module, optimizer, device)
+        _read(checkpoints, step, module, optimizer)
     elif mine:
         print("the other stage has no checkpoint: both start from step 0", flush=True)
     # Both have read theirs. What one has saved more fits nothing that the other will save.
@@ -133,9 +148,7 @@ def resume(
     return step
 
 
-def _read(
-    checkpoints: Checkpoints, step: int, module: nn.Module, optimizer: Any, device: torch.device
-) -> None:
+def _read(checkpoints: Checkpoints, step: int, module: nn.Module, optimizer: Any) -> None:
     """Put the checkpoint of a step into a stage."""
     name = checkpoints.newest(step)
     if name is None or int(name.partition("-")[0]) != step:
@@ -145,9 +158,13 @@ def _read(
         )
     content = checkpoints.read(name, LOST_SECONDS)
     try:
-        state = torch.load(io.BytesIO(content), map_location=device)
+        # A GPU has the stage and its optimizer already, and may have no room for them twice.
+        state = torch.load(io.BytesIO(content), map_location="cpu")
         module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
+    except torch.cuda.OutOfMemoryError:
+        # It is a RuntimeError, and says nothing about the checkpoint.
+        raise
     except (EOFError, KeyError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise CheckpointError(
             f"{checkpoints.folder / name} is of another model: name another folder ({error!r})"
@@ -156,6 +173,7 @@ def _read(
 
 def loss_at_the_end(module: nn.Module, stage: int, device: torch.device) -> float:
     """Return the loss on points that are the same for each run, to both."""
+    module.eval()  # without dropout
     points = points_of(-1, device, 1024)
     loss = torch.zeros(1, device=device)
     with torch.no_grad():
@@ -186,7 +204,7 @@ def main() -> NoReturn:
     schedule = schedule_of(module, stage, device, group)
     optimizer = torch.optim.AdamW(module.parameters(), lr=RATE)
     checkpoints = Checkpoints(options.folder / f"stage-{stage}")
-    step = resume(checkpoints, module, optimizer, device)
+    step = resume(checkpoints, module, optimizer)
     if last:
         # The last stage alone knows the loss.
         metrics.begin(step)
@@ -194,6 +212,8 @@ def main() -> NoReturn:
 
     stop = torch.zeros(1, device=device)
     while step < options.steps and not stop.item():
+        # Such as dropout: another in each stage, and the same when a step is done again.
+        torch.manual_seed(hash((step, stage, STAGES)))
         points = points_of(step, device)
         losses: list[Any] = []
         optimizer.zero_grad()
@@ -201,6 +221,7 @@ def main() -> NoReturn:
             schedule.step(target=target(points), losses=losses)
         else:
             schedule.step(points)
+        average(schedule, module)
         optimizer.step()
         step += 1
         # One that stops alone leaves the other waiting.
@@ -216,7 +237,8 @@ def main() -> NoReturn:
     # When one ends, srun has the other killed: it may still save.
     distributed.barrier()
     is_stopped = step < options.steps
-    if last and is_stopped:
+    # By the first stage, which is on the node of the script that looks for it.
+    if stage == 0 and is_stopped:
         Path(f"{options.folder}.stopped").touch()
     at_the_end = loss_at_the_end(module, stage, device)
     print(f"{platform.node()}: process {stage} of {STAGES}, loss {at_the_end:.6f}", flush=True)

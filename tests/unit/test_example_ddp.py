@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import NamedTuple
 from unittest.mock import MagicMock
 
+import example_frameworks
 import example_jobs
 import pytest
 
@@ -96,47 +97,12 @@ def test_a_loss_that_can_t_be_written_ends_no_training(
 # -- ddp.py, with a stand-in for PyTorch ----------------------------------------------------------
 
 STAND_IN = """
-import pickle, runpy, sys, threading, time
-from pathlib import Path
-
-class Anything:
-    def __init__(self, **own):
-        self.__dict__.update(own)
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.__dict__[name] = made = Anything()
-        return made
-    def __call__(self, *_, **__):
-        return self
-    def __getitem__(self, _):
-        return self
-    def __setitem__(self, *_):
-        pass
-    def __enter__(self):
-        return self
-    def __exit__(self, *_):
-        pass
-
-class Number:
-    def __init__(self, value=0.5):
-        self.value = value
-    def fill_(self, value):
-        self.value = value
-    def item(self):
-        return self.value
-    def to(self, _):
-        return self
-    def __float__(self):
-        return self.value
-    def backward(self):
-        time.sleep(0.001)
+import pickle, threading, time
 
 def save(state, file):
     print("saves", flush=True)
     if {full}:
         # As a full disk has it.
-        import os
         def full(_):
             raise OSError(28, "No space left on device")
         os.fsync = full
@@ -152,23 +118,28 @@ def broadcast(objects):
 if {hangs}:
     # As PyTorch's own threads were seen to.
     threading.Thread(target=threading.Event().wait).start()
-torch = Anything(__version__="1.13.1")
+torch = torch_of("1.13.1")
 torch.zeros = lambda *_, **__: Number(0)
 torch.nn.functional.mse_loss = lambda *_: Number()
-torch.cuda.is_available = lambda: False
 torch.device = lambda kind, *_: Anything(type=kind, index=None)
 torch.save = save
-torch.load = lambda file, **_: {{"model": None, "optimizer": None, **pickle.load(file)}}
-torch.distributed.get_rank = lambda: 0
-torch.distributed.get_world_size = lambda: 1
+
+def load(file, **_):
+    if "NO_ROOM" in os.environ:
+        raise OutOfMemoryError("CUDA out of memory")
+    return {{"model": None, "optimizer": None, **pickle.load(file)}}
+
+torch.load = load
+torch.distributed.get_rank = lambda: int(os.environ["RANK"])
+torch.distributed.get_world_size = lambda: int(os.environ["WORLD_SIZE"])
+if "SEEDS" in os.environ:
+    torch.manual_seed = lambda number: print("seed", number, flush=True)
+    # None that look for each other: the others are not there.
+    put(workers=Anything(Workers=Anything(meeting=None)))
 torch.distributed.barrier = told("all meet")
 torch.distributed.broadcast_object_list = broadcast
-for name in "distributed", "distributed.algorithms.ddp_comm_hooks":
-    sys.modules[f"torch.{{name}}"] = torch.distributed
-sys.modules["torch"] = torch
-sys.argv = {words!r}
-sys.path.insert(0, {example!r})
-runpy.run_path({example!r} + "/ddp.py", run_name="__main__")
+put(**{{"torch.distributed.algorithms.ddp_comm_hooks": torch.distributed}})
+begin({example!r}, *{words!r})
 """
 
 
@@ -194,7 +165,7 @@ class Run:
             words=list(words), example=example, saving=saving, full=full, hangs=hangs
         )
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            example_frameworks.command(program),
             cwd=folder,
             env={**os.environ, "MUSTER_METRICS": "metrics-7.jsonl", **environment},
             stdout=subprocess.PIPE,
@@ -244,6 +215,28 @@ def test_a_run_that_is_told_to_stop_saves_and_ends_with_75_and_the_next_goes_on(
     written = steps(tmp_path / "metrics-7.jsonl")
     assert written == sorted(set(written))
     assert written[-1] == last + 100
+
+
+def test_what_is_drawn_at_random_is_another_in_each_process_and_step_and_the_same_again(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    """Such as dropout: a run that goes on does as the undisturbed one would."""
+
+    def seeds(folder: str, steps: int, rank: int = 0, processes: int = 1) -> list[str]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        job = {**JOB, "SEEDS": "1", "RANK": str(rank), "WORLD_SIZE": str(processes)}
+        runs.append(Run(tmp_path / folder, "--steps", str(steps), environment=job))
+        code, output = runs[-1].end()
+        assert code == 0, output
+        # The first one is that of the model, the same in all processes.
+        model, *steps_of_it = [line for line in output.splitlines() if line.startswith("seed ")]
+        assert model == "seed 1"
+        return steps_of_it
+
+    whole = seeds("whole", 5)
+    others = [seed for rank in (0, 1) for seed in seeds(f"rank-{rank}", 5, rank, 2)]
+    assert len({*whole, *others}) == 15
+    assert seeds("parts", 3) + seeds("parts", 5) == whole
 
 
 def test_a_run_ends_though_a_thread_does_not(tmp_path: Path, runs: list[Run]) -> None:
@@ -408,8 +401,21 @@ def test_with_fsdp_no_gpu_ever_has_the_whole_model(
         sharded.shard.assert_called_once_with(model, gpu, None)
     states = {"fsdp": fsdp, "model": 1, "optimizer": 2, "step": 1000, "seen": 5}
     torch.load.return_value = states
-    assert program.resume(b"", model, MagicMock(), gpu, fsdp=fsdp) == (1000, 5)
-    assert torch.load.call_args.kwargs == {"map_location": "cpu" if fsdp else gpu}
+    assert program.resume(b"", model, MagicMock(), fsdp=fsdp) == (1000, 5)
+    # Beside the model and the optimizer that it goes into, a GPU may have no room for it.
+    assert torch.load.call_args.kwargs == {"map_location": "cpu"}
+
+
+def test_a_gpu_without_room_is_not_taken_for_another_model(tmp_path: Path, runs: list[Run]) -> None:
+    import pickle
+
+    checkpoints = example_jobs.module("ddp", "checkpoints").Checkpoints(tmp_path / "ddp-7")
+    checkpoints.save(1000, pickle.dumps({"step": 1000, "seen": 128000, "fsdp": False}))
+    runs.append(Run(tmp_path, "--steps", "1100", environment={**JOB, "NO_ROOM": "1"}))
+    code, output = runs[0].end()
+    assert code == 1
+    assert "OutOfMemoryError: CUDA out of memory" in output.splitlines()[-1]
+    assert "another model" not in output
 
 
 def test_a_checkpoint_of_a_run_with_other_options_is_told(tmp_path: Path, runs: list[Run]) -> None:
@@ -478,6 +484,26 @@ def test_a_job_whose_worker_is_lost_is_queued_again_three_times_at_most(
     example_jobs.stand_in(tmp_path, "srun", "exit 1")
     assert example_jobs.run(folder, "bash", script, **job).returncode == 1
     assert len([c for c in example_jobs.called(tmp_path, "scontrol") if "requeue" in c]) == 3
+
+
+@pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
+def test_losses_before_the_last_progress_don_t_count(tmp_path: Path, script: str) -> None:
+    """A training of weeks may lose a worker in each of them."""
+    folder = example_jobs.copy("ddp", tmp_path)
+    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    saves = "mkdir -p ddp-7; >ddp-7/$(date +%s%N).ckpt"
+    lost = "echo 'worker 1 is lost' >ddp-7.lost; exit 75"
+    for program, does in {"module": "", "scontrol": ""}.items():
+        example_jobs.stand_in(tmp_path, program, does)
+    example_jobs.stand_in(tmp_path, "srun", f"sleep 0.02; {saves}; {lost}")
+    for _ in range(5):
+        assert example_jobs.run(folder, "bash", script, **job).returncode == 75
+    # From here on there is none.
+    example_jobs.stand_in(tmp_path, "srun", lost)
+    for _ in range(5):
+        assert example_jobs.run(folder, "bash", script, **job).returncode == 75
+    calls = [call for call in example_jobs.called(tmp_path, "scontrol") if "requeue" in call]
+    assert calls == ["requeue 7"] * 7
 
 
 # -- elastic.sbatch ------------------------------------------------------------------------------

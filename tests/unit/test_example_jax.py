@@ -1,24 +1,13 @@
 """examples/jax: what data_parallel.py refuses, with a stand-in for JAX; jax.sbatch."""
 
 import subprocess
-import sys
 from pathlib import Path
 
+import example_frameworks
 import example_jobs
 import pytest
 
 STAND_IN = """
-import runpy, sys
-
-class Anything:
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.__dict__[name] = made = Anything()
-        return made
-    def __call__(self, *_, **__):
-        return self
-
 class Shaped:
     def __init__(self, *shape):
         self.shape = shape
@@ -33,11 +22,9 @@ class File(dict):
 numpy = Anything()
 numpy.load = lambda *_, **__: File(weights=Shaped(64, 256))
 for name in "jax", "jax.numpy", "jax.experimental", "jax.sharding":
-    sys.modules[name] = Anything()
-sys.modules["numpy"] = numpy
-sys.path.insert(0, {example!r})
-sys.argv = ["data_parallel.py", "jax-7"]
-program = runpy.run_path({example!r} + "/data_parallel.py", run_name={name!r})
+    put(**{{name: Anything()}})
+put(numpy=numpy)
+program = begin({example!r}, "data_parallel.py", "jax-7", name={name!r})
 fresh = {{"weights": Shaped(64, 256)}}
 assert program["resumed"](b"", fresh)["weights"].shape == (64, 256)
 try:
@@ -60,7 +47,7 @@ def ran(name: str, fault: str = "ValueError") -> subprocess.CompletedProcess[str
     example = str(example_jobs.EXAMPLES / "jax")
     program = STAND_IN.format(name=name, fault=fault, example=example)
     return subprocess.run(
-        [sys.executable, "-c", program],
+        example_frameworks.command(program),
         env={},
         capture_output=True,
         text=True,

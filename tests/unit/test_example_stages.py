@@ -1,47 +1,34 @@
 """examples/stages: what stages.py refuses, with a stand-in for PyTorch; stages.sbatch."""
 
 import subprocess
-import sys
 from pathlib import Path
 
+import example_frameworks
 import example_jobs
 import pytest
 
 STAND_IN = """
-import runpy, sys
 from pathlib import Path
-
-class Anything:
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.__dict__[name] = made = Anything()
-        return made
-    def __call__(self, *_, **__):
-        return self
 
 def gather(found, mine):
     found[:] = [mine, {other!r}]
 
-torch = Anything()
-torch.__dict__["__version__"] = "1.13.1"
-torch.cuda.is_available = lambda: False
-def load(*_, **__):
+torch = torch_of("1.13.1")
+def load(*_, map_location):
+    # Beside the model and the optimizer that it goes into, a GPU may have no room for it.
+    assert map_location == "cpu"
     {load}
     return {{"model": None, "optimizer": None}}
 torch.load = load
 torch.distributed.get_rank = lambda: 0
 torch.distributed.all_gather_object = gather
-sys.modules.update({{"torch": torch, "torch.distributed": torch.distributed}})
-sys.path.insert(0, {example!r})
-sys.argv = ["stages.py", "stages-7"]
-program = runpy.run_path({example!r} + "/stages.py", run_name={name!r})
+program = begin({example!r}, "stages.py", "stages-7", name={name!r})
 checkpoints = program["Checkpoints"](Path({folder!r}))
 for step in 1000, 2000:
     checkpoints.save(step, b"")
 torch.distributed.barrier = lambda: print("both have read")
 try:
-    print(program["resume"](checkpoints, Anything(), Anything(), None))
+    print(program["resume"](checkpoints, Anything(), Anything()))
     print(*sorted(path.name[:10] for path in checkpoints.folder.iterdir()))
 except program["CheckpointError"] as error:
     print(error)
@@ -56,7 +43,7 @@ def ran(
         name=name, other=other, folder=str(folder), load=load, example=example
     )
     return subprocess.run(
-        [sys.executable, "-c", program],
+        example_frameworks.command(program),
         env=variables,
         capture_output=True,
         text=True,
@@ -124,6 +111,129 @@ def test_what_can_t_be_gone_on_from_is_told_and_stays(
     assert done.returncode == 0, done.stderr
     assert sentence in done.stdout
     assert len(list((tmp_path / "stage-0").iterdir())) == 2
+
+
+def test_a_gpu_without_room_is_not_taken_for_another_model(tmp_path: Path) -> None:
+    load = "raise OutOfMemoryError('CUDA out of memory')"
+    done = ran(tmp_path / "stage-0", "a module", "0000002000-x.ckpt", load)
+    assert done.returncode == 1
+    assert "OutOfMemoryError: CUDA out of memory" in done.stderr.splitlines()[-1]
+    assert "another model" not in done.stdout
+
+
+TRAINS = """
+weight, frozen = Anything(), Anything()
+frozen.grad = None
+
+class ScheduleGPipe:
+    def __init__(self, stage, n_microbatches, loss_fn=None{more}):
+        pass
+    def step(self, *_, **__):
+        weight.grad = 16.0
+
+class Later(ScheduleGPipe):
+    pass
+
+def gather(found, mine):
+    found[:] = [mine, mine]
+
+steps = []
+def reduce(stop, **_):
+    steps.append(stop)
+    stop.fill_(len(steps) == {stop_after})
+
+torch = torch_of("2.6.0")
+torch.zeros = lambda *_, **__: Number(0.0)
+torch.stack = lambda _: Number()
+torch.manual_seed = lambda number: print("seed", number)
+torch.save = lambda _, file: file.write(b"saved")
+torch.load = lambda *_, **__: {{"model": None, "optimizer": None}}
+for layers in torch.nn.Sequential, torch.nn.Linear:
+    layers.to.parameters = lambda: [weight, frozen]
+torch.optim.AdamW.step = lambda: print("gradient", weight.grad)
+torch.distributed.get_rank = lambda: {stage}
+torch.distributed.all_gather_object = gather
+torch.distributed.all_reduce = reduce
+torch.empty = lambda *shape, **_: shape
+torch.distributed.pipelining.PipelineStage = lambda *words, **_: print("shapes", *words[4:])
+# A class that inherits its __init__, as PyTorch's does.
+torch.distributed.pipelining.ScheduleGPipe = Later
+put(**{{"torch.distributed.pipelining": torch.distributed.pipelining}})
+begin({example!r}, "stages.py", "stages-7", "--steps", "{steps}")
+"""
+
+
+def trained(
+    folder: Path, stage: int, steps: int = 6, stop_after: int = 0, more: str = ""
+) -> tuple[int, list[str]]:
+    """Train one stage; return the exit code, and what is said of seeds and gradients."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        example_frameworks.command(
+            TRAINS.format(
+                stage=stage,
+                steps=steps,
+                stop_after=stop_after,
+                more=more,
+                example=str(example_jobs.EXAMPLES / "stages"),
+            )
+        ),
+        cwd=folder,
+        env={"WORLD_SIZE": "2"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    said = [
+        line
+        for line in done.stdout.splitlines()
+        if line.split()[0] in {"seed", "gradient", "shapes"}
+    ]
+    return done.returncode, said
+
+
+def test_the_stage_on_the_node_of_the_script_says_that_both_have_stopped(tmp_path: Path) -> None:
+    """What another node has written a file server's client may not see yet."""
+    for stage in (0, 1):
+        folder = tmp_path / str(stage)
+        assert trained(folder, stage, stop_after=3)[0] == 75
+        assert (folder / "stages-7.stopped").exists() == (stage == 0)
+        assert len(list((folder / f"stages-7/stage-{stage}").iterdir())) == 1
+        assert trained(folder, stage)[0] == 0
+
+
+@pytest.mark.parametrize(("more", "gradient"), [("", 2.0), (", scale_grads=True", 16.0)])
+def test_gradients_are_those_of_the_mean_also_where_a_schedule_adds_them(
+    tmp_path: Path, more: str, gradient: float
+) -> None:
+    _, said = trained(tmp_path, 0, more=more)
+    assert [line for line in said if line.startswith("gradient")] == [f"gradient {gradient}"] * 6
+
+
+@pytest.mark.parametrize(("stage", "shapes"), [(0, "(32, 64) (32, 256)"), (1, "(32, 256) (32, 1)")])
+def test_the_first_step_of_a_run_computes_once_as_each_other_does(
+    tmp_path: Path, stage: int, shapes: str
+) -> None:
+    """Without the shapes PyTorch computes in it to find them, and draws random numbers for that."""
+    _, said = trained(tmp_path, stage)
+    assert f"shapes {shapes}" in said
+
+
+def test_what_is_drawn_at_random_is_another_in_each_stage_and_step_and_the_same_again(
+    tmp_path: Path,
+) -> None:
+    """Such as dropout: a run that goes on does as the undisturbed one would."""
+
+    def seeds(folder: str, stage: int, stop_after: int = 0) -> list[str]:
+        _, said = trained(tmp_path / folder, stage, stop_after=stop_after)
+        # The first one is that of the layers.
+        return [line for line in said if line.startswith("seed")][1:]
+
+    whole, other = seeds("whole", 0), seeds("other", 1)
+    assert len({*whole, *other}) == 12
+    assert seeds("parts", 0, 4) + seeds("parts", 0) == whole
 
 
 @pytest.mark.parametrize(

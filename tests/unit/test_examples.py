@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import example_jobs
 import frameworks
 import pytest
 import yaml
@@ -213,6 +214,93 @@ def test_requirements_name_all_packages_with_their_hashes_and_no_address(file: P
     name, version = re.fullmatch(r"([a-z-]+)(?:\[cpu\])?==(\d+(?:\.\d+)?)\.\*", wanted).groups()  # type: ignore[union-attr]
     assert re.search(rf"^{name}=={re.escape(version)}\.", text, re.MULTILINE)
     assert file.stem == f"{name.removesuffix('-cpu')}-{version}"
+
+
+# -- what scripts do that queue their job again ----------------------------------------------------
+
+AGAIN = [script for script in SCRIPTS if "scontrol requeue" in script.read_text()]
+each_that_goes_on = pytest.mark.parametrize("script", AGAIN, ids=lambda path: path.stem)
+
+LEAVES = {
+    "ddp": "stopped",
+    "ddp-cpu": "lost",
+    "elastic": "stopped",
+    "jax": "stopped",
+    "stages": "stopped",
+}
+"""Script -> what its program leaves to say that the job has to go on."""
+
+
+def ran_again(script: Path, tmp_path: Path, **variables: str) -> tuple[Path, str]:
+    """Run a script whose program ends early; return its folder and what scontrol was told."""
+    folder = example_jobs.copy(script.parent.name, tmp_path)
+    name = "jax" if script.stem == "jax" else script.parent.name
+    leaves = f"{variables.get('RUN', f'{name}-41')}.{LEAVES.get(script.stem)}"
+    stand_ins = {
+        "module": "",
+        "srun": f"echo worker 1 is lost >{leaves}; exit 75",
+        "scontrol": '[ "$1" = requeue ] || echo n1',
+        "squeue": "echo 2",
+    }
+    if script.stem == "train":
+        # train.py is told to stop, as it is before the time limit.
+        stand_ins["python3"] = (
+            "trap 'exit 75' TERM; while sleep 0.2 && kill -USR1 $PPID; do :; done"
+        )
+    if script.stem == "elastic":
+        stand_ins["python3"] = ""
+    for program, does in stand_ins.items():
+        example_jobs.stand_in(tmp_path, program, does)
+    job = {
+        "SLURM_JOB_ID": "41",
+        "SLURM_CPUS_PER_TASK": "2",
+        "SLURM_JOB_NODELIST": "n[1-2]",
+        "SLURM_NNODES": "2",
+    }
+    done = example_jobs.run(folder, "bash", script.name, **job, **variables)
+    assert done.returncode == 75, done.stderr
+    told = [call for call in example_jobs.called(tmp_path, "scontrol") if "requeue" in call]
+    assert len(told) == 1
+    return folder, told[0]
+
+
+def test_scripts_that_queue_their_job_again_are_known() -> None:
+    assert {script.stem for script in AGAIN} == {"train", *LEAVES}
+
+
+@each_that_goes_on
+@pytest.mark.parametrize(
+    ("array", "told"),
+    [
+        ({}, "requeue 41"),
+        # SLURM gives one task of an array the array's own number, and the others further ones.
+        ({"SLURM_ARRAY_JOB_ID": "41", "SLURM_ARRAY_TASK_ID": "3"}, "requeue 41_3"),
+        ({"SLURM_ARRAY_JOB_ID": "38", "SLURM_ARRAY_TASK_ID": "2"}, "requeue 41"),
+    ],
+)
+def test_of_an_array_one_task_alone_is_queued_again(
+    tmp_path: Path, script: Path, array: dict[str, str], told: str
+) -> None:
+    _, said = ran_again(script, tmp_path, **array)
+    assert said == told
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_job_may_go_on_in_the_folder_of_another(tmp_path: Path, name: str) -> None:
+    [script] = EXAMPLES.glob(f"*/{name}.sbatch")
+    folder, _ = ran_again(script, tmp_path, RUN="ddp-7")
+    [started] = example_jobs.called(tmp_path, "srun")
+    assert re.search(r"\.py ddp-7( |$)", started)
+    assert [path.name for path in folder.glob(f"*.{LEAVES[name]}")] == [f"ddp-7.{LEAVES[name]}"]
+    readme = (script.parent / "README.md").read_text()
+    assert re.search(r"sbatch --export=ALL,RUN=\S+ \S+\.sbatch", readme)
+
+
+@pytest.mark.parametrize("name", ["ddp", "ddp-cpu", "elastic"])
+def test_what_another_node_has_left_is_looked_for_at_the_file_server(name: str) -> None:
+    """Clients of NFS remember that a file was not there, until its folder is opened."""
+    text = (EXAMPLES / f"ddp/{name}.sbatch").read_text()
+    assert text.index("\nsrun ") < text.index("\nls ") < text.index("[ -e ")
 
 
 # -- train.py -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from jobs_library import FILES
@@ -27,6 +28,7 @@ class Slurm:
 
     def __init__(self, **answers: "str | Exception") -> None:
         self.answers = {"squeue": UNKNOWN, "sacct": "", "sstat": "", "names": "7|7\n", **answers}
+        self.answers.setdefault("runs", "")
         self.answers.setdefault("sprio", "error: you are not running a supported priority plugin")
         self.asked: list[Sequence[str]] = []
 
@@ -44,6 +46,8 @@ class Slurm:
             answer = f"{account:<256}{qos:<256}{'1:00:00':<32}cpu=2,node=1,gres/gpu=1\n"
         if "--weights" in command:
             answer = self.answers["weights"]
+        if "--duplicates" in command:
+            answer = self.answers["runs"]
         if records.NAMES in command:
             answer = self.answers["names"]
         if isinstance(answer, Exception):
@@ -245,6 +249,83 @@ def test_slurm_s_programs_print_in_their_own_form(monkeypatch: pytest.MonkeyPatc
     assert "SLURM_CONF=/etc/other.conf" in shown
 
 
+# -- a job that was queued again ------------------------------------------------------------------
+
+LAST = """\
+41|COMPLETED|0:0|240|14-00:00:00|960|00:40.000||1||billing=4,cpu=4,mem=8G,node=1|||ada|ml|/out|train
+41.batch|COMPLETED|0:0|240||960|00:40.000|307200K|1|1|cpu=4,mem=8G,node=1||||||batch
+"""
+LATER = "41|2026-11-20T10:00:01|COMPLETED|240|ada|/out|train\n"
+EARLIER = """\
+41|2026-11-01T10:00:00|PREEMPTED|864000|ada|/out|train
+41|2026-11-12T10:00:00|REQUEUED|345600|ada|/out|train
+"""
+NO_RUNS = """\
+41|2021-02-03T10:00:00|COMPLETED|9000|eve|/out|train
+41|2021-03-03T10:00:00|COMPLETED|9000|ada|/out|another | one
+41|2026-11-01T09:00:00|NODE_FAIL|0|ada|/out|train
+41|2026-11-01T09:30:00|RESIZING|500|ada|/out|train
+"""
+"""Of another job, years ago; what never began; and what is a part of a run."""
+
+
+def test_a_job_that_ran_once_is_told_what_would_have_been_enough() -> None:
+    said = job.report("41", Slurm(sacct=LAST, runs=NO_RUNS + LATER), NOW)
+    assert "  Run " not in said
+    assert "--time=00:10:00 would have been enough" in said
+    assert "--mem=400M would have been enough" in said
+
+
+@pytest.mark.parametrize("runs", [EARLIER + LATER, LATER + NO_RUNS + EARLIER])
+def test_the_last_run_of_a_job_says_nothing_of_what_the_whole_needs(runs: str) -> None:
+    slurm = Slurm(sacct=LAST, runs=runs)
+    said = job.report("41", slurm, NOW)
+    assert said.splitlines()[1] == (
+        "  Run          3 of 3: the lines below are of this run, all runs together took 14-00:04:00"
+    )
+    assert "Elapsed      00:04:00 of 14-00:00:00\n" in said
+    assert "would have been enough" not in said
+    assert "busy: ask for fewer" not in said
+    assert sum("--duplicates" in command for command in slurm.asked) == 1
+
+
+def test_a_run_that_has_just_begun_is_counted_once() -> None:
+    """A second passes between two questions."""
+    running = LAST.replace("COMPLETED|0:0|240", "RUNNING|0:0|0")
+    now = LATER.replace("COMPLETED|240", "RUNNING|1")
+    slurm = Slurm(sacct=running, runs=EARLIER + now)
+    assert [records.runs_of(one) for one in records.asked("41", slurm)] == [3, 1]
+    slurm.answers["runs"] = now
+    assert [records.runs_of(one) for one in records.asked("41", slurm)] == [1, 1]
+
+
+def test_how_it_ended_is_said_of_the_last_run() -> None:
+    last = LAST.replace("COMPLETED|0:0", "TIMEOUT|0:0")
+    said = job.report("41", Slurm(sacct=last, runs=EARLIER + LATER), NOW)
+    assert "It ran into its time limit: ask for --time=21-00:00:00, or let it save" in said
+
+
+def test_tasks_of_an_array_that_were_queued_again_are_counted() -> None:
+    both = LAST.replace("41", "40_1") + LAST.replace("41", "40_2") + LAST.replace("41", "40_3")
+    runs = EARLIER.replace("41|", "40_2|") + "".join(
+        LATER.replace("41|", f"40_{task}|") for task in (1, 2, 3)
+    )
+    said = job.report("40", Slurm(sacct=both, runs=runs), NOW)
+    assert said.splitlines()[1] == (
+        "  Runs         1 of 3 jobs were queued again and ran up to 3 times: the lines below are "
+        "of the last run of each"
+    )
+    assert "would have been enough" not in said
+    one = job.report("40_2", Slurm(sacct=LAST.replace("41", "40_2"), runs=runs), NOW)
+    assert "Run          3 of 3: " in one
+
+
+def test_runs_that_sacct_does_not_tell_are_not_taken_for_one(main) -> None:
+    code, out, err = main(Slurm(sacct=LAST, runs="error: no connection to slurmdbd"), "41")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: sacct failed: error: no connection")
+
+
 # -- what the job wrote ---------------------------------------------------------------------------
 
 
@@ -292,6 +373,26 @@ def test_the_wrapper_starts_what_the_role_installs() -> None:
     wrapper = (FILES / "bin/muster-job").read_text(encoding="utf-8")
     assert wrapper.startswith("#!/usr/bin/python3 -I\n")
     assert "from muster_jobs.job import main" in wrapper
+
+
+@pytest.mark.parametrize("leads_to", ["/dev/ptmx", "others.jsonl"])
+def test_a_link_in_place_of_the_metrics_is_not_followed(
+    tmp_path: Path, release: str, monkeypatch: pytest.MonkeyPatch, leads_to: str
+) -> None:
+    """Root types muster-job too, and to open some devices is to do something."""
+    (tmp_path / "others.jsonl").write_text('{"loss": 1}\n')
+    (tmp_path / "metrics-1.jsonl").symlink_to(leads_to)
+    opens, opened = os.open, []
+
+    def seen(*words: Any, **more: Any) -> int:
+        handle = opens(*words, **more)
+        opened.append(Path(f"/proc/self/fd/{handle}").readlink())
+        return handle
+
+    monkeypatch.setattr(os, "open", seen)
+    done = text("sacct", release, "train").replace("|/out|", f"|{tmp_path}|")
+    assert "Metrics" not in job.report("1", Slurm(sacct=done), NOW)
+    assert opened == []
 
 
 def test_a_fifo_in_place_of_the_metrics_keeps_nobody_waiting(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The program `launch`: what it starts, and what it says in place of that."""
 
 import ipaddress
+import json
 import os
 import socket
 import subprocess
@@ -38,10 +39,16 @@ def environment(recorded: Recorded, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def launched(environment: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run the program, with this checkout's library in place of the host's."""
+def launched(
+    environment: dict[str, str], *words: str, proc: "Path | None" = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run the program, with this checkout's library in place of the host's, and another /proc."""
+    main = MAIN
+    if proc is not None:
+        other = f"inherited._PROC = pathlib.Path({str(proc)!r})"
+        main = f"import pathlib; from muster_launch import inherited; {other}; {MAIN}"
     return subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
+        [sys.executable, "-c", main, *words],
         env=environment,
         capture_output=True,
         text=True,
@@ -78,6 +85,249 @@ def test_what_is_set_already_stays(environment: dict[str, str]) -> None:
     assert port.stdout.strip().isdigit()
     said = launched(given, "--explain").stdout
     assert "OMP_NUM_THREADS=7  # it was set already, and stays\n" in said
+
+
+# -- within the launch of another job or step ------------------------------------------------------
+
+SHOW_ALL = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def inherited(
+    environment: dict[str, str], *, proc: "Path | None" = None, **changes: str
+) -> dict[str, str]:
+    """What sbatch or srun takes over from a program that `launch` has started."""
+    done = launched(environment, sys.executable, "-c", SHOW_ALL, proc=proc)
+    assert done.returncode == 0, done.stderr
+    return {**json.loads(done.stdout), **changes}
+
+
+def test_a_job_that_is_submitted_within_another_one_is_no_part_of_it(
+    environment: dict[str, str],
+) -> None:
+    """A training that submits the next one: else each task of that trains alone, as rank 0."""
+    alone = {**environment, "SLURM_STEP_TASKS_PER_NODE": "1"}
+    first = inherited(alone)
+    assert (first["RANK"], first["WORLD_SIZE"]) == ("0", "1")
+    of_second = {"SLURM_JOB_ID": "77", "SLURM_STEP_TASKS_PER_NODE": "2"}
+    second = inherited(first, **of_second, SLURM_PROCID="1", SLURM_LOCALID="1")
+    fresh = {**environment, **of_second, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
+    assert inherited(second) == inherited(fresh)
+    got = inherited(second)
+    assert (got["RANK"], got["WORLD_SIZE"], got["LOCAL_RANK"]) == ("1", "2", "1")
+    assert got["MASTER_PORT"] != first["MASTER_PORT"]
+    assert got["MUSTER_METRICS"].endswith("/metrics-77.jsonl")
+
+
+def test_a_step_within_another_one_is_no_part_of_it(environment: dict[str, str]) -> None:
+    first = inherited(environment)
+    within = {"SLURM_STEP_ID": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}
+    got = inherited({**first, **within})
+    assert got == inherited({**environment, **within})
+    assert got["WORLD_SIZE"] == "1"
+
+
+def test_a_step_of_a_script_that_launch_has_started_is_no_part_of_it(
+    environment: dict[str, str],
+) -> None:
+    """The script counts as step 0 for its port."""
+    script = {name: value for name, value in environment.items() if "STEP" not in name}
+    script |= {"SLURM_JOB_NODELIST": "localhost", "SLURM_NTASKS": "1"}
+    first = inherited(script)
+    assert first["WORLD_SIZE"] == "1"
+    step = {name: value for name, value in environment.items() if "STEP" in name}
+    assert inherited({**first, **step})["WORLD_SIZE"] == "2"
+
+
+CGROUPS = {
+    "v2": "0::/system.slice/slurmstepd.scope/job_77/step_{step}/user/task_0\n",
+    "v1": "5:memory:/slurm/uid_1000/job_77/step_{step}/task_0\n1:name=systemd:/system.slice\n",
+    "a shell": "0::/system.slice/lab-cpu-01_slurmstepd.scope/job_77/step_{step}\n",
+}
+
+
+def proc_of(folder: Path, cgroup: str, **variables: str) -> Path:
+    """Another /proc: the cgroup of `launch`, and what process 241, its task, was started with."""
+    proc = folder / "proc"
+    for name in ("self", "241"):
+        (proc / name).mkdir(parents=True, exist_ok=True)
+    (proc / "self/cgroup").write_text(cgroup)
+    lines = [f"{name}={value}\0" for name, value in variables.items()]
+    (proc / "241/environ").write_text("".join(lines))
+    return proc
+
+
+@pytest.mark.parametrize("cgroup", CGROUPS.values(), ids=CGROUPS)
+@pytest.mark.parametrize("first_by_launch", [True, False])
+def test_a_script_that_a_step_has_submitted_is_in_no_step(
+    environment: dict[str, str], tmp_path: Path, cgroup: str, first_by_launch: bool
+) -> None:
+    """It has the step's variables, and slurmd sets none of them for a script."""
+    first = inherited(environment) if first_by_launch else environment
+    second = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "localhost", "SLURM_TASKS_PER_NODE": "1"}
+    script = {**first, **second}
+    step = inherited(script, proc=proc_of(tmp_path, cgroup.format(step="0")))
+    assert (step["WORLD_SIZE"], step["SLURM_STEP_ID"]) == ("2", "0")
+    proc = proc_of(tmp_path, cgroup.format(step="batch"))
+    got = inherited(script, proc=proc)
+    assert (got["RANK"], got["WORLD_SIZE"]) == ("0", "1")
+    assert got["MUSTER_LAUNCH"].startswith("77.batch ")
+    assert not [name for name in got if name.startswith("SLURM_STEP")]
+    said = launched(script, "--explain", proc=proc).stdout
+    assert said.startswith("task 0 of 1, on localhost:\n")
+    [line] = [line for line in said.splitlines() if " of another step: " in line]
+    assert "SLURM_STEP_ID" in line
+    assert "SLURM_NTASKS" in line
+
+
+def test_a_script_of_several_tasks_says_so_wherever_it_was_submitted(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    second = {"SLURM_JOB_ID": "77", "SLURM_TASKS_PER_NODE": "2", "SLURM_NTASKS": "2"}
+    proc = proc_of(tmp_path, CGROUPS["v2"].format(step="batch"))
+    script = {**inherited(environment), **second, "SLURM_JOB_NODELIST": "localhost"}
+    done = launched(script, "true", proc=proc)
+    assert done.returncode == 1
+    assert "the job has 2 tasks or nodes and this is only one: type `srun launch" in done.stderr
+
+
+def of_the_shell(environment: dict[str, str], tasks: int) -> dict[str, str]:
+    """What the shell of salloc has: srun has started it as a step with a number of SLURM's own."""
+    return {
+        **environment,
+        "SLURM_JOB_ID": "77",
+        "SLURM_JOB_NODELIST": "localhost",
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_TASKS_PER_NODE": "1",
+        "SLURM_STEP_ID": "4294967290",
+        "SLURM_STEPID": "4294967290",
+        "SLURM_STEP_TASKS_PER_NODE": "1",
+        "SLURM_SRUN_COMM_HOST": "192.0.2.9",
+    }
+
+
+@pytest.mark.parametrize("cgroup", CGROUPS.values(), ids=CGROUPS)
+@pytest.mark.parametrize("first_by_launch", [True, False])
+def test_the_shell_of_salloc_keeps_the_variables_of_its_step(
+    environment: dict[str, str], tmp_path: Path, cgroup: str, first_by_launch: bool
+) -> None:
+    first = inherited(environment) if first_by_launch else environment
+    shell = of_the_shell(first, 1)
+    proc = proc_of(tmp_path, cgroup.format(step="interactive"))
+    got = inherited(shell, proc=proc)
+    assert (got["RANK"], got["WORLD_SIZE"]) == ("0", "1")
+    of_slurm = [name for name in shell if name.startswith("SLURM_")]
+    assert {name: got.get(name) for name in of_slurm} == {name: shell[name] for name in of_slurm}
+    assert " of another step: " not in launched(shell, "--explain", proc=proc).stdout
+
+
+def test_the_shell_of_salloc_is_told_of_the_other_tasks(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    proc = proc_of(tmp_path, CGROUPS["v2"].format(step="interactive"))
+    done = launched(of_the_shell(environment, 2), "true", proc=proc)
+    assert done.returncode == 1
+    assert "the job has 2 tasks or nodes and this is only one: type `srun launch" in done.stderr
+
+
+OF_TORCHRUN = {
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_RANK": "1",
+    "GROUP_WORLD_SIZE": "2",
+    "ROLE_NAME": "default",
+    "ROLE_RANK": "3",
+    "ROLE_WORLD_SIZE": "4",
+    "MASTER_ADDR": "lab-gpu-01",
+    "MASTER_PORT": "29500",
+    "TORCHELASTIC_RUN_ID": "1",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+    "TORCHELASTIC_ERROR_FILE": "/tmp/torchelastic_a/1_b/attempt_0/1/error.json",
+}
+
+
+@pytest.mark.parametrize("first_by_launch", [True, False])
+def test_a_job_that_torchrun_s_process_has_submitted_is_no_part_of_it(
+    environment: dict[str, str], tmp_path: Path, first_by_launch: bool
+) -> None:
+    first = inherited(environment) if first_by_launch else environment
+    second = {**first, **OF_TORCHRUN, "SLURM_JOB_ID": "77", "SLURM_TASK_PID": "241"}
+    proc = proc_of(tmp_path, "0::/\n", **OF_TORCHRUN)
+    got = inherited(second, proc=proc)
+    fresh = {**environment, "SLURM_JOB_ID": "77", "SLURM_TASK_PID": "241"}
+    assert got == inherited(fresh, proc=proc)
+    said = launched(second, "--explain", proc=proc).stdout
+    assert "# not kept, as they are of another step: " in said
+    assert "TORCHELASTIC_RUN_ID" in said
+
+
+def test_what_the_torchrun_of_the_same_task_has_set_stays(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The task was started without it: torchrun is between the task and launch."""
+    given = {**environment, **OF_TORCHRUN, "MASTER_ADDR": "localhost", "SLURM_TASK_PID": "241"}
+    got = inherited(given, proc=proc_of(tmp_path, "0::/\n", TORCHELASTIC_RUN_ID="of another"))
+    assert (got["RANK"], got["TORCHELASTIC_RUN_ID"]) == ("3", "1")
+    got = inherited({**given, "SLURM_TASK_PID": "242"}, proc=tmp_path / "proc")
+    assert got["RANK"] == "3"
+
+
+def test_two_torchruns_with_the_id_that_both_have_by_default_are_two(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Both also begin with rank 0 and port 29500; each process has a file for errors of its own."""
+    outer = {**OF_TORCHRUN, "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "localhost"}
+    inner = {**outer, "TORCHELASTIC_ERROR_FILE": "/tmp/torchelastic_c/none_d/error.json"}
+    proc = proc_of(tmp_path, "0::/\n", **outer)
+    given = {**environment, "SLURM_TASK_PID": "241"}
+    got = inherited({**given, **inner}, proc=proc)
+    assert {name: got.get(name) for name in inner} == inner
+    assert inherited({**given, **outer}, proc=proc)["RANK"] == "0"
+
+
+def test_launch_within_launch_in_one_task_keeps_all(environment: dict[str, str]) -> None:
+    first = inherited(environment)
+    twice = inherited(first)
+    assert twice == first
+    later = inherited({**twice, "SLURM_JOB_ID": "77"})
+    assert later["MUSTER_METRICS"].endswith("/metrics-77.jsonl")
+
+
+def test_what_a_user_sets_within_a_launched_program_stays(environment: dict[str, str]) -> None:
+    given = {**environment, "OMP_NUM_THREADS": "7", "MUSTER_METRICS": "/out/mine.jsonl"}
+    first = inherited(given)
+    # Before launch, and after it.
+    second = inherited(first, SLURM_JOB_ID="77", MASTER_PORT="20001")
+    got = inherited(second)
+    assert (got["OMP_NUM_THREADS"], got["MKL_NUM_THREADS"]) == ("7", "7")
+    assert got["MUSTER_METRICS"] == "/out/mine.jsonl"
+    assert got["MASTER_PORT"] == "20001"
+
+
+def test_variables_that_do_not_fit_the_new_job_are_gone(environment: dict[str, str]) -> None:
+    """TF_CONFIG is not set for `arbitrary`: that of the other job is worse than none."""
+    first = inherited(environment)
+    assert "TF_CONFIG" in first
+    arbitrary = {**first, "SLURM_JOB_ID": "77", "SLURM_DISTRIBUTION": "arbitrary"}
+    assert "TF_CONFIG" not in inherited(arbitrary)
+
+
+def test_it_explains_what_it_does_not_keep(environment: dict[str, str]) -> None:
+    said = launched({**inherited(environment), "SLURM_JOB_ID": "77"}, "--explain").stdout
+    assert "# not kept, as launch has set them for 1.0: MASTER_ADDR, MASTER_PORT, RANK, " in said
+    assert "it was set already" not in said
+    assert "# MUSTER_LAUNCH: names job, step and what is set here" in said
+    within = launched(inherited(environment), "--explain").stdout
+    assert "# not kept" not in within
+    assert "RANK=0  # it was set already, and stays\n" in within
+
+
+@pytest.mark.parametrize("note", ["", "1.1", "x", "77.0 RANK", "77.0  =x RANK= =", "77.0\nRANK=1"])
+def test_a_note_that_says_nothing_changes_nothing(environment: dict[str, str], note: str) -> None:
+    given = {**environment, "RANK": "9", "MUSTER_LAUNCH": note}
+    assert inherited(given)["RANK"] == "9"
 
 
 def test_the_program_s_own_options_and_exit_code_are_its_own(environment: dict[str, str]) -> None:

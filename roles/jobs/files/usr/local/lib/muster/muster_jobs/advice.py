@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Sequence
 
-from muster_jobs.records import Record, allocations, allotted, is_unfinished, state
+from muster_jobs.records import Record, allocations, allotted, is_unfinished, runs_of, state
 from muster_jobs.units import duration, number, option, seconds, shown
 from muster_jobs.usage import cpu_part, largest_step, longest_of, node_memory, taken
 
@@ -45,7 +45,10 @@ def sentences(records: Sequence[Record]) -> list[str]:
     found: list[str] = []
     for one in dict.fromkeys(state(job) for job in jobs):
         found += _how_it_ended(one, [job for job in jobs if state(job) == one], records)
-    if all(state(job) == "COMPLETED" for job in jobs):
+    # The last run of a job that was queued again may be the end of a long one: it went on from a
+    # checkpoint, and says little of what the whole job needs.
+    is_whole = all(runs_of(job) == 1 for job in jobs)
+    if is_whole and all(state(job) == "COMPLETED" for job in jobs):
         found += [*_less_memory(records), *_less_time(records), *_fewer_cpus(jobs)]
     return found
 

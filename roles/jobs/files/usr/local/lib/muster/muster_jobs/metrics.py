@@ -11,6 +11,7 @@ from pathlib import Path
 _MOST_BYTES = 64 * 1024
 """Read from the end of the file: it may be as long as the training."""
 _MOST_NAMES = 20
+_READS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,39}")
 
 
@@ -23,13 +24,12 @@ def last(file: Path) -> dict[str, float]:
     """Return the last number of each name; none of what is no file.
 
     Raises:
-        OSError: the file is not there, or can't be read.
+        OSError: the file is not there, can't be read, or is a link.
 
     """
-    # It is the job's own: a FIFO in its place keeps nobody waiting.
-    with open(
-        file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
-    ) as stream:
+    # It is the job's own: a FIFO in its place keeps nobody waiting, and a link does not have root
+    # open a device, which can do something by that alone.
+    with open(os.open(file, _READS), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             return {}
         size = stream.seek(0, 2)

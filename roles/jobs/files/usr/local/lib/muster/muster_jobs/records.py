@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from muster_jobs.units import duration, seconds
+from muster_jobs.units import duration, number, seconds
 
 FIELDS = (
     "JobID,State,ExitCode,ElapsedRaw,Timelimit,CPUTimeRAW,TotalCPU,MaxRSS,NNodes,NTasks,AllocTRES,"
     "TRESUsageInAve,TRESUsageInMax,User,Partition,WorkDir,JobName"
 )
+RUN_FIELDS = "JobID,Submit,State,ElapsedRaw,User,WorkDir,JobName"
+"""Of each run of a job."""
 SACCT = ["/usr/bin/sacct", "--noheader", "--parsable2"]
 SSTAT = ["/usr/bin/sstat", "--noheader", "--parsable2", "--allsteps"]
 _SSTAT_FIELDS = "JobID,NTasks,AveCPU,MaxRSS"
@@ -24,6 +26,9 @@ UNFINISHED = {"RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "SUSPENDED", "R
 
 Record = Mapping[str, str]
 """A line of sacct: field -> value. Of a job (12, 12_1, 12+0) or of a step of it (12.batch)."""
+
+RUNS, ALL_ELAPSED = "Runs", "AllElapsedRaw"
+"""Fields that sacct has not: how often a job has run, and for how many seconds in all."""
 
 
 class NotKnownError(Exception):
@@ -67,9 +72,9 @@ def output(command: Sequence[str], run: Run) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def parse(text: str) -> list[Record]:
-    """Return the lines that sacct prints for FIELDS; only the last field may have the separator."""
-    names = FIELDS.split(",")
+def parse(text: str, fields: str = FIELDS) -> list[Record]:
+    """Return the lines that sacct prints for fields; only the last one may have the separator."""
+    names = fields.split(",")
     rows = (line.split("|", len(names) - 1) for line in text.splitlines())
     return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
 
@@ -100,14 +105,54 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def asked(job: str, run: Run) -> list[Record]:
-    """Return what is on record about a job, or an array, now.
+    """Return what is on record about a job, or an array, now: of its last run, with RUNS.
 
     Raises:
         NotKnownError: sacct failed.
 
     """
-    # Of a job that was queued again only the last run.
+    return _with_runs(job, _last_run(job, run), run)
+
+
+def _last_run(job: str, run: Run) -> list[Record]:
+    """Return the records that sacct has by itself: of a job that was queued again the last ones."""
     return parse(output([*SACCT, f"--format={FIELDS}", f"--jobs={job}"], run))
+
+
+def _with_runs(job: str, records: Sequence[Record], run: Run) -> list[Record]:
+    """Return the records, those of jobs with RUNS and ALL_ELAPSED.
+
+    When SLURM queues a job again, slurmdbd begins another record of its number, with another time
+    of submission: sacct(1), --duplicates. What never began is no run.
+    """
+    if not allocations(records):
+        return list(records)
+    command = [*SACCT, "--allocations", "--duplicates", f"--format={RUN_FIELDS}", f"--jobs={job}"]
+    all_runs = parse(output(command, run), RUN_FIELDS)
+    found: list[Record] = []
+    for record in records:
+        if "." in record["JobID"]:
+            found.append(record)
+            continue
+        same = sorted(
+            (one for one in all_runs if _is_same(one, record)), key=lambda one: one["Submit"]
+        )
+        # The last one is the record itself.
+        times = [number(one["ElapsedRaw"]) for one in same[:-1] if state(one) != "RESIZING"]
+        earlier = [elapsed for elapsed in times if elapsed]
+        total = sum(earlier) + number(record["ElapsedRaw"])
+        found.append({**record, RUNS: str(len(earlier) + 1), ALL_ELAPSED: str(total)})
+    return found
+
+
+def _is_same(one: Record, record: Record) -> bool:
+    """Whether both are of one job: on a cluster that was built again, numbers begin at 1 again."""
+    return all(one[name] == record[name] for name in ("JobID", "User", "WorkDir", "JobName"))
+
+
+def runs_of(record: Record) -> int:
+    """Return how often a job has run."""
+    return number(record.get(RUNS, "")) or 1
 
 
 def ended(
@@ -135,11 +180,11 @@ def ended(
     """
     deadline = clock() + wait_seconds
     while True:
-        records = asked(job, run)
+        records = _last_run(job, run)
         late = clock() >= deadline
         if records and not any(is_unfinished(record) for record in records):
             if late or all(record["Timelimit"] for record in allocations(records)):
-                return records
+                return _with_runs(job, records, run)
         elif late:
             raise NotKnownError("the accounting has not heard of the end of the job yet")
         sleep(1)
@@ -153,8 +198,8 @@ def with_running_steps(job: str, records: Sequence[Record], run: Run) -> list[Re
     running = {one["JobID"] for one in allocations(records) if state(one) == "RUNNING"}
     try:
         lines = output([*SACCT, "--allocations", NAMES, f"--jobs={job}"], run).splitlines()
-        names = {number: name for number, _, name in (line.partition("|") for line in lines)}
-        numbers = ",".join(number for number, name in names.items() if name in running)
+        names = {own: name for own, _, name in (line.partition("|") for line in lines)}
+        numbers = ",".join(own for own, name in names.items() if name in running)
         text = output([*SSTAT, f"--format={_SSTAT_FIELDS}", f"--jobs={numbers}"], run)
     except NotKnownError:
         return list(records)
@@ -163,9 +208,9 @@ def with_running_steps(job: str, records: Sequence[Record], run: Run) -> list[Re
         words = line.split("|")
         if len(words) == len(_SSTAT_FIELDS.split(",")):
             step, tasks, cpu, memory = words
-            number, _, rest = step.partition(".")
+            own, _, rest = step.partition(".")
             total = seconds(cpu) * (int(tasks) if tasks.isdigit() else 0)
-            used[f"{names.get(number, number)}.{rest}"] = {
+            used[f"{names.get(own, own)}.{rest}"] = {
                 "TotalCPU": duration(total),
                 "MaxRSS": memory,
                 "NTasks": tasks,

@@ -4,7 +4,15 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from muster_jobs.records import Record, allocations, allotted, pairs, state
+from muster_jobs.records import (
+    ALL_ELAPSED,
+    Record,
+    allocations,
+    allotted,
+    pairs,
+    runs_of,
+    state,
+)
 from muster_jobs.units import duration, number, seconds, shown, size
 
 
@@ -27,6 +35,9 @@ def rows(records: Sequence[Record]) -> list[tuple[str, str]]:
         ("CPU", _cpu(jobs, resources)),
         ("Memory", _memory(records, longest)),
     ]
+    again = [job for job in jobs if runs_of(job) > 1]
+    if again:
+        found.insert(0, _runs(again, len(jobs)))
     if number(resources.get("gres/gpu", "")):
         found.append(("GPUs", _gpus(records, resources["gres/gpu"])))
     return found
@@ -68,6 +79,17 @@ def tasks_on_node(step: Record) -> int:
 def taken(step: Record) -> float:
     """Return the bytes that a step takes on a node if each task takes what the largest does."""
     return size(step["MaxRSS"]) * tasks_on_node(step)
+
+
+def _runs(again: Sequence[Record], jobs: int) -> tuple[str, str]:
+    """Return the row for jobs that were queued again: all other rows are of a job's last run."""
+    if jobs > 1:
+        most = max(runs_of(job) for job in again)
+        text = f"{len(again)} of {jobs} jobs were queued again and ran up to {most} times"
+        return "Runs", f"{text}: the lines below are of the last run of each"
+    runs, total = runs_of(again[0]), number(again[0][ALL_ELAPSED])
+    together = f"all runs together took {duration(total)}"
+    return "Run", f"{runs} of {runs}: the lines below are of this run, {together}"
 
 
 def _elapsed(job: Record) -> str:

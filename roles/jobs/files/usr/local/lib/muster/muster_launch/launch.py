@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from muster_launch import frameworks, network
+from muster_launch import frameworks, inherited, network
 from muster_launch.cores import narrowed, threads
 from muster_launch.errors import LaunchError
 from muster_launch.gpus import gpus_of
@@ -24,8 +24,9 @@ def parser() -> argparse.ArgumentParser:
         prog="launch",
         usage="srun launch [--explain] COMMAND [WORD ...]",
         description="Start a program in each task of a job, with the variables that PyTorch, "
-        "TensorFlow, JAX, NCCL, Gloo and OpenMP want. What is set already stays; MPI finds its "
-        "tasks itself, through PMIx (srun --mpi=pmix).",
+        "TensorFlow, JAX, NCCL, Gloo and OpenMP want. What is set already stays, unless launch has "
+        "set it for another job or step; MPI finds its tasks itself, through PMIx (srun "
+        "--mpi=pmix).",
         epilog=f"Exit code: the program's own; {FAILED}: it was not started; {WRONG}: the words "
         "are wrong.",
         allow_abbrev=False,
@@ -44,22 +45,27 @@ def main(words: Sequence[str]) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command and not options.explain:
         whole.error("there is no COMMAND to start")
+    foreign = [*inherited.of_another_step(os.environ), *inherited.of_torchrun(os.environ)]
+    own = {name: value for name, value in os.environ.items() if name not in foreign}
     try:
-        step = step_of(os.environ)
+        step = step_of(own)
     except LaunchError as error:
         return _say(error)
+    others = inherited.of_another(step, own)
+    given = {name: value for name, value in own.items() if name not in others}
     try:
-        wanted = prepare(step, command, os.environ)
+        wanted = prepare(step, command, given)
         if options.explain:
             if step.rank == 0:
-                sys.stdout.write(explanation(step, wanted, os.environ))
+                sys.stdout.write(explanation(step, wanted, given, others, foreign))
             return 0
-        note = narrowed(os.environ, os.sched_getaffinity(0))
+        note = narrowed(given, os.sched_getaffinity(0))
         if note and step.rank == 0:
             sys.stderr.write(f"launch: {note}\n")
         # What is empty counts as not set.
-        new = {one.name: one.value for one in wanted if not os.environ.get(one.name)}
-        environment = {**os.environ, **new}
+        new = {one.name: one.value for one in wanted if not given.get(one.name)}
+        mark = inherited.note(step, new, given)
+        environment = {**given, **new, inherited.NOTE: mark}
         path = frameworks.program(command)
         try:
             os.execve(path, list(command), environment)
@@ -108,8 +114,23 @@ def prepare(step: Step, command: Sequence[str], environment: Mapping[str, str]) 
     return [setting for setting in wanted if setting.name not in of_files]
 
 
-def explanation(step: Step, wanted: Sequence[Setting], environment: Mapping[str, str]) -> str:
-    """Return what is set for a task and why, a line for each variable."""
+def explanation(
+    step: Step,
+    wanted: Sequence[Setting],
+    environment: Mapping[str, str],
+    others: Sequence[str],
+    foreign: Sequence[str],
+) -> str:
+    """Return what is set for a task and why, a line for each variable.
+
+    Args:
+        step: Of which it is a task.
+        wanted: The variables for it.
+        environment: Those that are set, without `others` and `foreign`.
+        others: Those that `launch` has set for another step.
+        foreign: Those that SLURM or torchrun has set for another step.
+
+    """
     head = f"task {step.rank} of {step.size}, on {step.node}:\n"
     lines = []
     for setting in wanted:
@@ -126,6 +147,15 @@ def explanation(step: Step, wanted: Sequence[Setting], environment: Mapping[str,
     note = narrowed(environment, os.sched_getaffinity(0))
     if note:
         lines.append(f"# {note}\n")
+    if foreign:
+        lines.append(f"# not kept, as they are of another step: {', '.join(foreign)}\n")
+    if others:
+        origin = inherited.origin(environment)
+        lines.append(f"# not kept, as launch has set them for {origin}: {', '.join(others)}\n")
+    lines.append(
+        f"# {inherited.NOTE}: names job, step and what is set here; a launch in another job or "
+        "step, which inherits it, sets these itself\n"
+    )
     lines.append("# MPI: left to PMIx (srun --mpi=pmix)\n")
     return head + "".join(lines)
 
