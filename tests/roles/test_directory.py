@@ -265,6 +265,28 @@ def test_without_tls_from_the_first_byte_starttls_is_used(
         assert "failed=0" in converge("directory", DIRECTORY)
 
 
+ENTRIES = {"directory_groups": ["entries"]}
+BIS = ENTRIES | {"directory_ldap_schema": "rfc2307bis"}
+
+
+@pytest.mark.proof("three runs of the role, a minute")
+def test_members_that_a_group_names_by_their_entries_get_in(
+    host: Host, converge: Callable[..., str]
+) -> None:
+    try:
+        said = " ".join(converge("directory", DIRECTORY, **ENTRIES).split())
+        assert "names the members of group entries by member, so with ldap_schema rfc2307" in said
+        assert ssh(host, "eve").rc == 0, "nothing was changed"
+        assert "failed=0" in converge("directory", DIRECTORY, **BIS)
+        assert host.check_output("getent group entries").endswith(":mallory")
+        assert ssh(host, "mallory").rc == 0
+        assert ssh(host, "eve").rc == 255
+    finally:
+        assert "failed=0" in converge("directory", DIRECTORY)
+    assert ssh(host, "mallory").rc == 255
+    assert ssh(host, "eve").rc == 0
+
+
 NODE = {"directory_login": False, "users_keys_command": "", "users_no_login_directory": True}
 
 

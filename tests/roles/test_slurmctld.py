@@ -88,6 +88,48 @@ def test_the_running_configuration_is_one_that_the_trial_accepts(host):
     assert (tried.rc, tried.stderr) == (0, "")
 
 
+IN_ITS_PLACE = r"""#!/bin/sh
+# In place of the slurmctld that is tried: an error that says as whom, in which network and from
+# which name of a cluster it starts.
+networks=$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | paste -sd ,)
+echo "slurmctld: fatal: $(id -un) $networks $(cat "$(dirname "$4")/state/clustername")"
+exit 1
+"""
+
+
+@pytest.fixture
+def tried(host):
+    """What starts, when a configuration is tried."""
+    folder = host.check_output("mktemp -d")
+    host.check_output(f"printf %%s %s >{folder}/slurmctld", IN_ITS_PLACE)
+    host.check_output(f"chmod -R 0755 {folder}")
+    yield f"PATH={folder}:$PATH muster-try-slurm-conf /etc/slurm"
+    host.check_output(f"rm -r {folder}")
+
+
+def test_nobody_reaches_the_slurmctld_that_is_tried(host, tried):
+    """It is not confined: root of a node, who has the munge key, would run programs by it."""
+    said = host.run(tried).stderr
+    # From 23.11 on a number follows the cluster's name.
+    assert said.startswith("fatal: slurm lo trial"), said
+    # Hosts have more networks.
+    assert "eth0" in host.check_output("cat /proc/net/dev")
+
+
+def test_a_link_to_a_file_of_root_s_in_the_queue_gives_nothing_away(host, tried):
+    name, secret = "/var/lib/slurm/slurmctld/clustername", "/etc/ssh/muster-secret"
+    host.check_output(
+        f"echo of-root >{secret}; chmod 0600 {secret}; mv {name} {name}.mine; ln -s {secret} {name}"
+    )
+    try:
+        said = host.run(tried)
+    finally:
+        host.check_output(f"mv {name}.mine {name}; rm {secret}")
+    assert said.rc != 0
+    assert "Permission denied" in said.stderr
+    assert "of-root" not in said.stderr
+
+
 def refused_by_the_trial(host, change):
     """Return why the trial refuses the host's files after a change, on a copy."""
     tried = host.run(

@@ -41,6 +41,15 @@ def test_what_is_recorded_arrives_in_the_database(host):
     sacctmgr(host, "-i delete account muster-trial")
 
 
+def test_a_slurmdbd_that_is_told_to_end_comes_back(host):
+    """Who has the munge key and can connect to it can shut it down."""
+    unit = "systemctl show -P InvocationID slurmdbd"
+    before = host.check_output(unit)
+    assert sacctmgr(host, "shutdown").rc == 0
+    assert wait_for(host, f"[ $({unit}) = {before} ] || systemctl is-active slurmdbd", "active")
+    assert wait_for(host, "ss -Hltn sport = :6819 | grep -c 6819", "1") == "1"
+
+
 @pytest.fixture
 def their_server(host):
     """A second server of MariaDB on this host, with a database and a user for slurmdbd."""

@@ -17,6 +17,8 @@ description:
   - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken;
     and not on hosts that are to be avoided or whose credential can't be decoded, where it would
     hang in completing.
+  - The job's srun runs on its first node. An srun on the controller would open any socket there, as
+    root, for who sends it a credential of root's, and root of each node can make one.
 options:
   credentials:
     description: Host name -> munge credential made there a moment ago.
@@ -61,7 +63,7 @@ options:
     default: 64
   jobs:
     description:
-      - Partition -> what its job asks for, so that limits let it run. C(options) of srun; C(least) and
+      - Partition -> what its job asks for, so that limits let it run. C(options) of sbatch; C(least) and
         C(most) nodes of a job, where null is no limit and 0 allows none; C(shared), whether it may
         wait for a limit. With more idle nodes there are several jobs.
     type: dict
@@ -88,14 +90,24 @@ report:
 """
 
 NODE_FORMAT = "%N|%R|%T|%u|%E"
-JOB_LINE = re.compile(r"^ *\d+: (\d+)(?: \S+)?\s*$", re.MULTILINE)
-"""What the test job prints: task (`srun --label`), number of the job, host."""
-
+JOB_FORMAT = "%T|%r|%k"
+SUBMITTED = re.compile(r"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
+"""What `sbatch --parsable` prints; a plugin may print lines too."""
+SCRIPT = (
+    "said=$(srun --label hostname 2>&1) ||"
+    ' { scontrol update jobid=$SLURM_JOB_ID comment="$said"; exit 1; }'
+)
+"""The test job. What srun says of a failure is kept as the job's comment."""
+WITHOUT_ENVIRONMENT = ("env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin")
+"""SLURM gives a job the environment of sbatch, in which an ssh agent may be named."""
+STARTING = ("PENDING", "CONFIGURING")
+RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED")
 
 LIMITED = "violates accounting/QOS policy"
-"""slurm_errno.c: what sbatch and srun say when a limit refuses a job."""
-WAITED = "Requested nodes are busy"
-"""The same, when a job has not started within `--immediate`."""
+"""slurm_errno.c: what sbatch says when a limit refuses a job."""
+WAITED = "it did not start within"
+END_S = 15
+"""For so long a job that has started late may run."""
 
 SMALL: "Asked" = {"options": ["--mem=16M"], "least": 1, "most": None, "shared": False}
 """The job of a partition that has no entry."""
@@ -218,31 +230,58 @@ class Cluster:
         """Run a job on the idle nodes `names` of `partition`; return what came of it."""
         seconds = self.parameters["job_seconds"]
         command = [
-            *("srun", f"--partition={partition}", f"--nodelist={','.join(names)}"),
+            *("sbatch", "--parsable", f"--partition={partition}", f"--nodelist={','.join(names)}"),
             *(f"--nodes={len(names)}", f"--ntasks={len(names)}", "--time=1", *asked["options"]),
-            # Where somebody else took the nodes meanwhile the job gives up instead of waiting.
-            *(f"--immediate={seconds}", "--job-name=muster-verify", "--chdir=/", "--label"),
-            *("sh", "-c", "echo $SLURM_JOB_ID $(hostname)"),
+            # It does not stay in the queue if this module is ended.
+            *("--no-requeue", f"--deadline=now+{seconds + 90}", "--job-name=muster-verify"),
+            *("--chdir=/", "--output=/dev/null", f"--wrap={SCRIPT}"),
         ]
-        code, out, err = self.module.run_command(["timeout", str(seconds + 15), *command])
-        result: dict[str, object] = {
-            "partition": partition,
-            "nodes": names,
-            "code": code,
-            "output": err.strip(),
-        }
+        code, out, err = self.module.run_command(
+            [*WITHOUT_ENVIRONMENT, "timeout", str(seconds + END_S), *command]
+        )
+        result: dict[str, object] = {"partition": partition, "nodes": names}
         if code != 0:
-            waited = asked["shared"] and WAITED in err
-            return {**result, "limited": True} if waited or LIMITED in err else result
-        # Something else may print lines too, such as a plugin or the start-up file of a shell.
-        first = JOB_LINE.search(out)
-        if first is None:
+            result |= {"code": code, "output": err.strip()}
+            return {**result, "limited": True} if LIMITED in err else result
+        number = SUBMITTED.search(out)
+        if number is None:
             said = " ".join((out.strip() or "nothing").split())
-            why = f"srun ended well, and the job did not print its number but: {said}"
+            why = f"sbatch ended well, and did not print the job's number but: {said}"
             return {**result, "code": 1, "output": why}
+        said = self.ended(number[1], seconds)
+        result |= {"code": int(bool(said)), "output": said}
+        if said:
+            waited = asked["shared"] and said.startswith(WAITED)
+            return {**result, "limited": True} if waited else result
         if self.parameters["accounting"]:
-            result["accounted"] = self.accounted(first[1], seconds)
+            result["accounted"] = self.accounted(number[1], seconds)
         return result
+
+    def ended(self, job: str, seconds: int) -> str:
+        """Wait until `job` has ended; return what was wrong. One that is late is cancelled."""
+        begin = time.monotonic()
+        while True:
+            code, out, err = self.module.run_command(
+                ["squeue", "--noheader", "--states=all", f"--jobs={job}", f"--format={JOB_FORMAT}"]
+            )
+            # The comment comes last: it may have several lines.
+            state, reason, said = ([*out.strip().split("|", 2), "", ""])[:3]
+            past = time.monotonic() - begin
+            if state == "COMPLETED":
+                return ""
+            if state in STARTING:
+                late = f"{WAITED} {seconds} s: {reason}" if past >= seconds else ""
+            elif state in RUNNING:
+                late = "it did not end within its time limit" if past >= seconds + END_S else ""
+            elif code == 0 and state:
+                said = "" if said == "(null)" else " ".join(said.split())
+                return said or f"job {job} is {state}, {reason}"
+            else:
+                late = f"squeue: {err.strip()}" if past >= seconds + END_S else ""
+            if late:
+                self.module.run_command(["scancel", job])
+                return late
+            time.sleep(0.2)
 
     def accounted(self, job: str, seconds: int) -> bool:
         """Whether accounting has `job` as completed before the bound."""

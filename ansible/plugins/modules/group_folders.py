@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
-from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 
 DOCUMENTATION = r"""
 module: group_folders
@@ -21,6 +21,8 @@ description:
   - Needs the package C(acl), and a file system with POSIX access lists. A mount of NFS 4.2 shows
     none, so this is for the server's own host; there they hold for all clients.
   - Fails after a time limit where the server of a folder does not answer.
+  - Fails too where the file system of a folder should be mounted and is not, by C(/etc/fstab), an enabled unit of systemd or
+    C(muster-file-systems); in check mode it warns.
 options:
   folders:
     description: The folders.
@@ -171,7 +173,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     folders: list[Folder] = module.params["folders"]
-    refuse_silent(module, [folder["path"] for folder in folders])
+    refuse_unavailable(module, [folder["path"] for folder in folders])
     try:
         changes = [bring(module, folder) for folder in folders]
     except RefusedError as error:

@@ -22,7 +22,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.service_unit import (
     Params,
     keep_running,
 )
-from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 
 DOCUMENTATION = r"""
 module: managed_files
@@ -36,6 +36,8 @@ description:
   - A file is written beside its destination, validated, and renamed over it, so a reader never sees
     half of it and a kill leaves the old one.
   - Fails after a time limit where the server of a folder does not answer.
+  - Fails too where the file system of a folder should be mounted and is not, by C(/etc/fstab), an enabled unit of systemd or
+    C(muster-file-systems); in check mode it warns.
 options:
   files:
     description: What to manage, in order. Missing parents of a file are created (root, 0755).
@@ -621,7 +623,7 @@ def main() -> None:
     files: list[Wanted] = module.params["files"]
     together: Together | None = module.params["validate_together"]
     service: Params | None = module.params["service"]
-    refuse_silent(module, sorted({os.path.dirname(wanted["dest"]) for wanted in files}))
+    refuse_unavailable(module, sorted({os.path.dirname(wanted["dest"]) for wanted in files}))
     paths: list[str] = []
     digests: dict[str, str] = {}
     diffs: list[dict[str, str]] = []

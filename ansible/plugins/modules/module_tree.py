@@ -7,9 +7,15 @@ import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
+    refuse_missing,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.lmod_tools import MARK, Lmod, LmodError
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
-from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import (
+    refuse_silent,
+    refuse_unavailable,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.whole_file import NEW, write
 
 DOCUMENTATION = r"""
@@ -24,6 +30,8 @@ description:
   - The cache is rebuilt when what it was built from has changed since, also by hand. A run that was
     killed between publishing and rebuilding is completed by the next.
   - Fails after a time limit where the server of a folder does not answer.
+  - Fails too where the file system of O(path) or O(cache) should be mounted and is not, by C(/etc/fstab), an enabled unit of
+    systemd or C(muster-file-systems); in check mode it warns.
 options:
   path:
     description: Root of the tree, a folder of MODULEPATH.
@@ -41,6 +49,13 @@ options:
     description:
       - Modules that must load before a changed modulefile of theirs is published, in each shell that is installed.
       - They are in C(loads) in O(cache), from where hosts know which ones they can try.
+    type: list
+    elements: str
+    default: []
+  packages:
+    description:
+      - Packages of the distribution, PACKAGE or PACKAGE=VERSION, that modules need at run time. The module fails where one is
+        missing on this host; in check mode it warns.
     type: list
     elements: str
     default: []
@@ -201,6 +216,7 @@ def main() -> None:
             "files": {"type": "dict", "required": True},
             "cache": {"type": "path", "required": True},
             "loads": {"type": "list", "elements": "str", "default": []},
+            "packages": {"type": "list", "elements": "str", "default": []},
             "watch": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -209,7 +225,10 @@ def main() -> None:
     path: str = module.params["path"]
     cache: str = module.params["cache"]
     watch: list[str] = module.params["watch"]
-    refuse_silent(module, [path, cache, *watch])
+    refuse_unavailable(module, [path, cache])
+    # Nothing is written there, and what somebody else has filled may be away.
+    refuse_silent(module, watch)
+    refuse_missing(module, module.params["packages"])
     lmod = Lmod(module.run_command)
     changes: list[str] = []
     diff: list[dict[str, str]] = []

@@ -19,11 +19,9 @@ from functools import partial
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.mount_table import silent
 from ansible_collections.muster.slurm.plugins.module_utils.new_home import is_mounted, make_home
-from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import (
-    refuse_silent,
-    silent,
-)
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 
 DOCUMENTATION = r"""
 module: people
@@ -36,6 +34,8 @@ description:
   - Writes the ssh keys of each person into a file of O(keys_dir) named like the login. Files of
     anybody else are removed from there.
   - Accesses shared homes only where it makes them; fails after a time limit where their server does not answer.
+  - Where it makes homes it fails too if their file system should be mounted and is not, by C(/etc/fstab), an enabled
+    unit of systemd or C(muster-file-systems); in check mode it warns.
   - When a person is removed, the home and the number stay. While processes of this person run, the
     account is expired (it can't log in) and taken out of the groups; a later run removes it.
 options:
@@ -766,7 +766,7 @@ def main() -> None:
     }
     keys_dir = params["keys_dir"]
     if create_homes:
-        refuse_silent(module, [params["home_root"]])
+        refuse_unavailable(module, [params["home_root"]])
     host = read_host(people, keys_dir, homes)
     login = logged_in_as(os.environ)
     problems = conflicts(groups, people, host, homes)

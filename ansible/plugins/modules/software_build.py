@@ -11,8 +11,15 @@ from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.build_log import log_of
+from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
+    refuse_missing,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
-from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.release_system import (
+    other_system,
+    this_system,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 from ansible_collections.muster.slurm.plugins.module_utils.whole_file import write
 
 DOCUMENTATION = r"""
@@ -28,9 +35,12 @@ description:
   - A build that fails leaves nothing behind. What exists is never touched.
   - A release with an image becomes a link when it is complete. C(muster-build) packs it into that file, and each host
     mounts the file when somebody enters the folder.
+  - A release that was built on another distribution, another version of it or another architecture is refused.
   - Beside the folder of a release is C(FOLDER.json), which says what C(muster-software) needs to roll back
     to it and to know when nobody needs it any more, and C(FOLDER.txt) with requirements, if its command reads them.
   - Where the server of a folder does not answer it ends within a bound.
+  - Fails where the file system of a folder should be mounted and is not, by C(/etc/fstab), an enabled unit of systemd or
+    C(muster-file-systems); in check mode it warns.
   - A sentence says of each build where its log is, and one each minute how long it takes and what its log ends with.
 options:
   installations:
@@ -72,6 +82,13 @@ options:
     description: Path below the module tree of each modulefile, with its text; the release of a module keeps its own.
     type: dict
     default: {}
+  packages:
+    description:
+      - Packages of the distribution, PACKAGE or PACKAGE=VERSION, that modules need at run time. The module fails where one is
+        missing on this host; in check mode it warns.
+    type: list
+    elements: str
+    default: []
   timeout_seconds:
     description: How long one build may take.
     type: int
@@ -137,13 +154,47 @@ def differs(path: str, text: str) -> bool:
 
 
 def manifest(entry: Installation, modulefiles: dict[str, str]) -> str:
-    """Return what is beside a release: whose it is, what it needs, how users got to it."""
+    """Return what is beside a release: whose it is, what it needs, how users got to it.
+
+    Raises:
+        OSError: the host does not say which distribution it has.
+
+    """
     facts = {
         "module": entry["module"],
         "built_on": entry["built_on"],
+        "system": this_system(),
         "modulefile": modulefiles.get(f"{entry['module']}.lua", ""),
     }
     return json.dumps(facts, indent=1, sort_keys=True) + "\n"
+
+
+def refuse_other_system(root: str) -> None:
+    """Refuse a release that was built on another distribution or architecture.
+
+    One that was built by hand has no file beside it yet: it is of this host.
+
+    Raises:
+        RefusedError: it was, or what is beside it does not say on which.
+        OSError: that can't be read.
+
+    """
+    try:
+        with open(f"{root}.json", encoding="utf-8") as stream:
+            built_on = json.load(stream).get("system", "")
+    except FileNotFoundError:
+        return
+    sentence = other_system(root, built_on)
+    if sentence is not None:
+        # One that does not say it may be of the very system that the definition names.
+        other = (
+            "name the system of the hosts as `os` in the definition, which has a release of its "
+            "own for each, or, "
+        )
+        raise RefusedError(
+            f"{sentence}; {other if built_on else ''}if no job uses it, remove {root} and "
+            f"{root}.json; then run again"
+        )
 
 
 def build(words: list[str]) -> None:
@@ -204,6 +255,8 @@ class Run:
                 self.built.append(root)
             # By hand it may be built later.
             if entry["is_release"] and (root in self.built or not is_missing(entry)):
+                if root not in self.built:
+                    refuse_other_system(root)
                 self._write(f"{root}.json", manifest(entry, self._modulefiles))
 
     def _build(self, entry: Installation, command: str) -> None:
@@ -254,6 +307,7 @@ def main() -> None:
                 },
             },
             "modulefiles": {"type": "dict", "default": {}},
+            "packages": {"type": "list", "elements": "str", "default": []},
             "timeout_seconds": {"type": "int", "default": 3600},
             "told": {"type": "list", "elements": "path"},
         },
@@ -263,7 +317,8 @@ def main() -> None:
     # Nothing of Muster's is in other folders.
     ours = [entry for entry in installations if entry["is_release"] or entry["build"] is not None]
     # A look into a packed release would mount it.
-    refuse_silent(module, [entry["image"] or entry["root"] for entry in ours])
+    refuse_unavailable(module, [entry["image"] or entry["root"] for entry in ours])
+    refuse_missing(module, module.params["packages"])
     run = Run(module, ours, module.params["modulefiles"])
     try:
         run.all()

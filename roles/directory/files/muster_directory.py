@@ -41,6 +41,9 @@ HOMES_EVERY_S = 60
 # Of one path segment, and no option of a program.
 LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
+MEMBERS = {"rfc2307": "memberUid", "rfc2307bis": "member"}
+"""By which attribute a group names its members: sssd-ldap(5), ldap_schema."""
+
 # RFC 4511, 4.1.9.
 NO_SUCH_OBJECT = 32
 INVALID_CREDENTIALS = 49
@@ -59,6 +62,8 @@ class Config:
     ca: str
     """File of the authority's certificate."""
     groups: tuple[str, ...]
+    ldap_schema: str
+    """A key of MEMBERS."""
     home_root: str
     create_homes: bool
     """Whether this host makes homes."""
@@ -117,6 +122,7 @@ def config_of(text: str) -> Config:
         bind_dn=data["bind_dn"],
         ca=data["ca"] or SYSTEM_CA,
         groups=tuple(data["groups"]),
+        ldap_schema=data["ldap_schema"],
         home_root=data["home_root"],
         create_homes=data["create_homes"],
         home_mounted=data["home_mounted"],
@@ -143,12 +149,12 @@ def connect(server: str) -> None:
 def search(
     config: Config, server: str, scope: str, condition: str, run: Run
 ) -> "subprocess.CompletedProcess[str]":
-    """Search the directory on one server, encrypted."""
-    command = ["ldapsearch", "-x", "-LLL", "-o", f"nettimeout={CONNECT_S}", "-l", "10"]
+    """Search the directory on one server, encrypted: entries, and which of MEMBERS they have."""
+    command = ["ldapsearch", "-x", "-LLL", "-A", "-o", f"nettimeout={CONNECT_S}", "-l", "10"]
     command += ["-H", server, *(["-ZZ"] if server.startswith("ldap:") else [])]
     # The password comes from a file: arguments are seen by everybody.
     command += ["-D", config.bind_dn, "-y", PASSWORD] if config.bind_dn else []
-    command += ["-b", config.base, "-s", scope, condition, "1.1"]
+    command += ["-b", config.base, "-s", scope, condition, *MEMBERS.values()]
     settings = {
         "LDAPCONF": "/dev/null",
         "LDAPTLS_CACERT": config.ca,
@@ -190,8 +196,22 @@ def ask_server(
                     "directory_groups or directory_base (in the definition users.directory), or "
                     "let that entry read groups of the class posixGroup"
                 )
+            refuse_schema(config, server, group, answer.stdout)
     except subprocess.TimeoutExpired as error:
         raise NoAnswerError(f"{server} gave no answer within {SEARCH_S} s") from error
+
+
+def refuse_schema(config: Config, server: str, group: str, entry: str) -> None:
+    """Raise WrongError if sssd would see no member of a group that has members."""
+    there = {line.partition(":")[0].lower() for line in entry.splitlines()}
+    if MEMBERS[config.ldap_schema].lower() in there:
+        return
+    for schema, attribute in MEMBERS.items():
+        if attribute.lower() in there:
+            raise WrongError(
+                f"{server} names the members of group {group} by {attribute}, so with ldap_schema "
+                f"{config.ldap_schema} nobody is in it; set users.directory.ldap_schema: {schema}"
+            )
 
 
 def refuse(config: Config, server: str, answer: "subprocess.CompletedProcess[str]") -> None:

@@ -1,4 +1,4 @@
-"""How long verify waits for nodes: for those that may come up by themselves."""
+"""How long verify waits for nodes, and what it says of its test jobs."""
 
 import importlib.util
 from pathlib import Path
@@ -55,35 +55,77 @@ class Programs:
 
     def run_command(self, command):
         self.commands.append(command)
-        program = command[2] if command[0] == "timeout" else command[0]
-        return int(bool(self.error)), self.said[program], self.error
+        program = next(word for word in command if word in self.said)
+        said = self.said[program]
+        if isinstance(said, list):
+            said = said.pop(0) if len(said) > 1 else said[0]
+        return int(bool(self.error)), said, self.error
+
+
+def tried(programs, **asked):
+    small = {**cluster_report.SMALL, **asked}
+    return cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], small)
+
+
+@pytest.mark.parametrize("said", ["17\n", "17;lab\n", "plugin: loaded 3\n17\n"])
+def test_the_job_is_found_in_what_sbatch_prints(said):
+    states = ["PENDING|Priority|(null)\n", "RUNNING|None|\n", "COMPLETED|None|(null)\n"]
+    programs = Programs(sbatch=said, squeue=states, sacct=" COMPLETED\n")
+    job = tried(programs)
+    assert (job["code"], job["accounted"]) == (0, True)
+    assert "--jobs=17" in programs.commands[-1]
+
+
+@pytest.mark.parametrize("said", ["", "\n", "no job here\n", "0: 17\n"])
+def test_a_job_without_a_number_has_failed(said):
+    job = tried(Programs(sbatch=said))
+    assert job["code"] == 1
+    assert "did not print the job's number but: " in job["output"]
+    assert "accounted" not in job
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("queue", "says"),
     [
-        "0: 17 lab-cpu-01\n",
-        "1: 17 lab-cpu-02\n0: 17 lab-cpu-01\n",
-        " 0: 17 lab-cpu-01\n10: 17 lab-cpu-10\n",
-        "plugin: loaded\n0: /etc/profile: 3 files\n0: 17 lab-cpu-01\n",
-        "0: 17\n",
+        (
+            "FAILED|NonZeroExitCode|srun: error: a: task 0\nsrun: Terminating\n",
+            "srun: error: a: task 0 srun: Terminating",
+        ),
+        ("NODE_FAIL|NodeDown|(null)\n", "job 17 is NODE_FAIL, NodeDown"),
+        ("CANCELLED|None|\n", "job 17 is CANCELLED, None"),
     ],
 )
-def test_the_job_is_found_in_what_srun_prints(said):
-    programs = Programs(srun=said, sacct=" COMPLETED\n")
-    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], cluster_report.SMALL)
-    assert (job["code"], job["accounted"]) == (0, True)
-    assert "--jobs=17" in programs.commands[1]
+def test_what_has_failed_is_said(queue, says):
+    job = tried(Programs(sbatch="17\n", squeue=queue))
+    assert (job["code"], job["output"]) == (1, says)
 
 
-@pytest.mark.parametrize("accounting", [True, False])
-@pytest.mark.parametrize("said", ["", "\n", "0:\n", "0: no job here\n", "17\n"])
-def test_a_job_that_does_not_print_its_number_has_failed(said, accounting):
-    programs = Programs(accounting, srun=said)
-    job = cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], cluster_report.SMALL)
-    assert job["code"] == 1
-    assert "did not print its number but: " in job["output"]
-    assert "accounted" not in job
+@pytest.mark.parametrize(
+    ("queue", "shared", "says", "limited"),
+    [
+        ("PENDING|QOSGrpGRES|(null)\n", True, "it did not start within 1 s: QOSGrpGRES", True),
+        # Without a limit that others use too, a scheduler that starts nothing is broken.
+        ("PENDING|Resources|(null)\n", False, "it did not start within 1 s: Resources", None),
+        ("RUNNING|None|(null)\n", True, "it did not end within its time limit", None),
+        # slurmctld is away.
+        ("", True, "squeue: ", None),
+    ],
+)
+def test_a_job_that_is_late_is_cancelled(queue, shared, says, limited, monkeypatch):
+    monkeypatch.setattr(cluster_report, "END_S", 0)
+    programs = Programs(sbatch="17\n", squeue=queue, scancel="")
+    job = tried(programs, shared=shared)
+    assert (job["code"], job["output"], job.get("limited")) == (1, says, limited)
+    assert programs.commands[-1] == ["scancel", "17"]
+
+
+def test_no_socket_of_the_controller_and_no_variable_of_root_is_given_to_a_node():
+    """An srun or salloc there connects to what root of a node names, with a forged credential."""
+    programs = Programs(sbatch="17\n", squeue="COMPLETED|None|\n", sacct="COMPLETED\n")
+    tried(programs)
+    words = [word for command in programs.commands for word in command]
+    assert not {"srun", "salloc"} & set(words)
+    assert programs.commands[0][:2] == ["env", "-i"]
 
 
 @pytest.mark.parametrize(
@@ -98,11 +140,11 @@ def test_a_job_that_does_not_print_its_number_has_failed(said, accounting):
     ],
 )
 def test_there_are_as_many_jobs_as_limits_want(asked, nodes):
-    programs = Programs(srun="0: 17 a\n", sacct=" COMPLETED\n")
+    programs = Programs(sbatch="17\n", squeue="COMPLETED|None|\n", sacct=" COMPLETED\n")
     small = {**cluster_report.SMALL, "options": ["--gpus-per-node=1"]}
     programs.params["jobs"] = {"cpu": {**small, **asked}}
     jobs = cluster_report.Cluster(programs).jobs_on("cpu", list("abcde"))
-    runs = [command for command in programs.commands if "srun" in command]
+    runs = [command for command in programs.commands if "sbatch" in command]
     assert [f"--nodelist={names}" in run for names, run in zip(nodes, runs, strict=True)] == [
         True for _ in nodes
     ]
@@ -111,19 +153,15 @@ def test_there_are_as_many_jobs_as_limits_want(asked, nodes):
 
 
 @pytest.mark.parametrize(
-    ("error", "shared", "limited"),
+    ("error", "limited"),
     [
-        (f"srun: error: QOSMaxBillingPerUser\nJob {cluster_report.LIMITED} (...)", False, True),
-        (f"srun: error: {cluster_report.WAITED}", True, True),
-        # Without a limit that others use too, a scheduler that starts nothing is broken.
-        (f"srun: error: {cluster_report.WAITED}", False, None),
-        ("srun: error: Unable to confirm allocation", True, None),
+        (f"sbatch: error: QOSMaxBillingPerUser\nJob {cluster_report.LIMITED} (...)", True),
+        ("sbatch: error: Unable to contact slurm controller", None),
     ],
 )
-def test_a_job_that_a_limit_keeps_from_running_is_the_last_of_its_partition(error, shared, limited):
-    programs = Programs(error=error, srun="")
-    asked = {**cluster_report.SMALL, "most": 1, "shared": shared}
-    programs.params["jobs"] = {"cpu": asked}
+def test_a_job_that_a_limit_refuses_is_the_last_of_its_partition(error, limited):
+    programs = Programs(error=error, sbatch="")
+    programs.params["jobs"] = {"cpu": {**cluster_report.SMALL, "most": 1}}
     jobs = cluster_report.Cluster(programs).jobs_on("cpu", ["a", "b"])
     assert [job.get("limited") for job in jobs] == ([True] if limited else [None, None])
 

@@ -52,11 +52,14 @@ class Programs:
         self.sacct_code = sacct_code
         self.msmtp = (msmtp_code, msmtp_says)
         self.others = others or {}
+        self.runs = b"12|2026-11-01T10:00:00|COMPLETED|600|ada|/home/ada|train\n"
         self.mails = []
         self.asked = []
 
     def __call__(self, command, timeout, data=None):
         assert timeout > 0
+        if "--duplicates" in command:
+            return SimpleNamespace(returncode=0, stdout=self.runs, stderr=b"")
         if command[0].endswith("sacct"):
             self.asked.append(command)
             out = self.sacct.pop(0) if len(self.sacct) > 1 else self.sacct[0]
@@ -240,6 +243,18 @@ def test_the_mail_about_the_end_says_what_was_used(send) -> None:
     assert "GPUs         2 allotted, their use is not measured\n" in said
     assert "--mem=1300M would have been enough memory on each node\n" in said
     assert "--time=00:15:00 would have been enough" in said
+
+
+def test_the_mail_about_a_job_that_was_queued_again_says_so_and_gives_no_advice(send) -> None:
+    programs = Programs()
+    programs.runs = b"12|2026-10-31T10:00:00|NODE_FAIL|3000|ada|/home/ada|train\n" + programs.runs
+    assert send(programs) == 0
+    said = text(programs)
+    assert (
+        "Run          2 of 2: the lines below are of this run, all runs together took 01:00:00\n"
+        in said
+    )
+    assert "would have been enough" not in said
 
 
 HELD = b"12|PENDING|N/A|0|ml|1|ada|launch failed requeued held\n"

@@ -12,8 +12,8 @@ Run = Callable[..., Any]
 StandIns = Callable[[Mapping[str, str]], str]
 
 BOUND = """
-from ansible_collections.muster.slurm.plugins.module_utils import shared_folders
-shared_folders.SECONDS = 1
+from ansible_collections.muster.slurm.plugins.module_utils import mount_table
+mount_table.SECONDS = 1
 """
 SAID = "{} does not answer within 1 s; bring the server that has it back, and run again"
 
@@ -88,6 +88,18 @@ def test_what_nobody_builds_here_is_not_looked_at(
         before=BOUND,
     )
     assert not done["changed"]
+
+
+def test_a_folder_of_somebody_else_that_modules_point_to_must_answer(
+    run_module: Run, stand_ins: StandIns, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "matlab"
+    path = stand_ins({"stat": f'case "$*" in *{theirs}) exec sleep 60 ;; esac'})
+    here = {"path": f"{tmp_path}/modules", "cache": f"{tmp_path}/cache", "files": {}}
+    done = run_module(
+        "module_tree", here | {"watch": [str(theirs)]}, env={"PATH": path}, before=BOUND
+    )
+    assert done["msg"] == SAID.format(theirs)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the module reads /etc/shadow")

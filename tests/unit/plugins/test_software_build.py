@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.muster.slurm.plugins.module_utils.release_system import this_system
 
 Run = Callable[..., Any]
 
@@ -128,6 +129,7 @@ def test_beside_a_release_is_what_a_rollback_needs(run: Run, apps: Path) -> None
     assert json.loads((apps / "torch/1234.json").read_text()) == {
         "module": "libs/torch/2",
         "built_on": ["/apps/python/3"],
+        "system": this_system(),
         "modulefile": "whatis()\n",
     }
     assert (apps / "torch/1234.txt").read_text() == "torch==2\n"
@@ -212,3 +214,46 @@ def test_a_release_is_packed_once_and_never_entered(
     Path(f"{root}.building").touch()
     root.unlink()
     assert run()["paths"] == [str(root)]
+
+
+ELSEWHERE = """
+import platform
+platform.freedesktop_os_release = lambda: {"ID": "debian", "VERSION_ID": "99"}
+"""
+
+
+def test_a_release_of_another_system_is_not_published(
+    run_module: Run, run: Run, apps: Path
+) -> None:
+    root = apps / "1234"
+    entry = release(root, build="true")
+    run(entry, modulefiles={"libs/torch/2.lua": "old"})
+    beside = (apps / "1234.json").read_text()
+    arguments = {"installations": [entry], "modulefiles": {"libs/torch/2.lua": "new"}}
+    done = run_module("software_build", arguments, before=ELSEWHERE)
+    distribution, version, machine = this_system().split()
+    assert done["msg"] == (
+        f"{root} was built on {distribution} {version} {machine}, and this is debian 99 {machine}, "
+        "where its programs may not run; name the system of the hosts as `os` in the definition, "
+        f"which has a release of its own for each, or, if no job uses it, remove {root} and "
+        f"{root}.json; then run again"
+    )
+    assert (apps / "1234.json").read_text() == beside
+
+
+def test_a_release_that_does_not_name_its_system_is_not_published(run: Run, apps: Path) -> None:
+    root = apps / "1234"
+    root.mkdir(parents=True)
+    (apps / "1234.json").write_text('{"module": "libs/torch/2"}')
+    # Another `os` would not help: it may be of the very system that the definition names.
+    assert run(release(root, build="true"))["msg"] == (
+        f"{root}.json does not say on which system {root} was built, and this is {this_system()}; "
+        f"if no job uses it, remove {root} and {root}.json; then run again"
+    )
+
+
+def test_what_is_built_after_its_folder_was_removed_is_of_this_system(run: Run, apps: Path) -> None:
+    apps.mkdir()
+    (apps / "1234.json").write_text('{"system": "debian 11 x86_64"}')
+    assert run(release(apps / "1234", build="true"))["changed"]
+    assert json.loads((apps / "1234.json").read_text())["system"] == this_system()

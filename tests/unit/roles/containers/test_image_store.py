@@ -105,6 +105,27 @@ def test_a_record_prints_no_control_characters(
     assert capsys.readouterr().out.endswith("\t?[2J\n")
 
 
+def test_an_image_and_its_names_print_no_control_characters(
+    program: Program, source: Path, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who may pull can also make folders there, and images with any text in them."""
+    assert program("pull", REF) == 0
+    layout(store / "\x1b]0;name\x07/=1", b"layer")
+    layout(store / "told/=\x1b]0;tag\x07", b"layer")
+    layout(store / "kind/=1", b"layer", architecture="amd64\x1b]52;c;cm0gLXJmIH4K\x07")
+    broken = store / "broken/=1"
+    layout(broken, b"layer")
+    (broken / "index.json").write_text('{"manifests": [{"digest": "\\u001b]0;digest\\u0007"}]}')
+    capsys.readouterr()
+    assert program("list") == 1
+    out, err = capsys.readouterr()
+    assert "kind:1\tamd64?]52;c;cm0gLXJmIH4K?\t" in out
+    assert "?]0;digest?" in err
+    lines = (out.replace("\t", "") + err).splitlines()
+    assert len(lines) == 5
+    assert [line for line in lines if not line.isprintable()] == []
+
+
 def test_an_image_has_the_group_of_the_store(program: Program, source: Path, store: Path) -> None:
     store.chmod(0o2775)
     assert program("pull", REF) == 0

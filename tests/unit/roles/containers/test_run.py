@@ -173,6 +173,14 @@ def test_an_image_for_another_architecture_is_not_unpacked(
     assert not (tmp_path / "calls").exists()
 
 
+def test_what_an_image_is_for_is_said_without_control_characters(
+    job: Callable[..., int], store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout(store / "tool/=2", b"layer", architecture="arm64\x1b]0;title\x07")
+    assert job("run", "tool:2", "true") == 1
+    assert "tool:2 is for linux/arm64?]0;title? and" in capsys.readouterr().err
+
+
 def test_an_image_that_is_not_there_is_a_sentence(
     job: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

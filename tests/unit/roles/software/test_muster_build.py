@@ -51,12 +51,58 @@ def test_the_command_fills_a_folder_that_then_is_roots(build: Build, apps: Path)
     assert {path.lstat().st_uid for path in (root, root / "what")} == {0}
 
 
+def test_files_are_on_the_disk_before_a_release_counts_as_whole(
+    command_line: list[str], apps: Path, programs: Path
+) -> None:
+    """After a power failure they would be empty, and nothing would build the release again."""
+    root = apps / "tool"
+    words = with_constant(command_line, f"programs.PATH = {str(programs)!r} + ':/usr/bin:/bin'")
+    put(programs / "sync", f'ls {apps} >{programs}/then; echo "$@" >>{programs}/then')
+    done = subprocess.run([*words, str(root), f"touch {root}/file"], timeout=60, check=False)
+    assert done.returncode == 0
+    then = (programs / "then").read_text()
+    assert then == f"tool\ntool.building\n--file-system {root}\n"
+    assert left(apps) == ["tool", "tool/file"]
+
+
 def test_what_is_there_is_not_touched(build: Build, apps: Path) -> None:
     (apps / "tool").mkdir()
     refused = build(apps / "tool", f"touch {apps}/tool/new")
     assert refused.returncode == 1
     assert refused.stderr == f"{apps}/tool is there already; remove it to build it again\n"
     assert left(apps) == ["tool"]
+
+
+def test_nothing_is_built_where_the_shared_folder_is_not_mounted(
+    command_line: list[str], apps: Path, tmp_path: Path
+) -> None:
+    fstab = tmp_path / "fstab"
+    fstab.write_text(f"s:/apps {apps} nfs rw 0 0\n")
+    # Of a packed release.
+    (apps / "tool").symlink_to(tmp_path / "elsewhere")
+    words = with_constant(command_line, f"build.not_mounted.__globals__['FSTAB'] = {str(fstab)!r}")
+    done = subprocess.run(
+        [*words, f"{apps}/tool", "true"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{apps}/tool was not built: {apps} is not mounted, though")
+    assert left(apps) == ["tool"]
+
+
+def test_nothing_is_built_while_the_server_of_the_shared_folder_is_away(
+    command_line: list[str], apps: Path, programs: Path
+) -> None:
+    put(programs / "stat", "exec sleep 20")
+    words = with_constant(command_line, "build.not_mounted.__globals__['SECONDS'] = 0.5")
+    begin = time.monotonic()
+    done = run(words, apps / "tool", f"touch {apps}/tool/x")
+    assert time.monotonic() - begin < 15
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{apps}/tool was not built: {apps} does not answer within 0.5 s; bring the server that "
+        "has it back, and run again\n",
+    )
+    assert left(apps) == []
 
 
 def test_links_are_not_followed_and_rights_of_the_account_do_not_become_roots(

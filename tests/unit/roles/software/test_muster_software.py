@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import build_log
+import mount_table
 import pytest
 from lmod_tools import MARK
 from muster_build import build, packing
 from muster_software import main, releases, rollback, settings
+from release_system import this_system
 
 OLD, NEW, OTHER = "0" * 15 + "a", "0" * 15 + "b", "0" * 15 + "c"
 PYTHON, TORCH = "apps/python/3", "libs/torch/2"
@@ -57,7 +59,13 @@ class Cluster:
         return self.apps / "software" / module / name
 
     def release(
-        self, module: str, name: str, *, days: float = 0, built_on: tuple[Path, ...] = ()
+        self,
+        module: str,
+        name: str,
+        *,
+        days: float = 0,
+        built_on: tuple[Path, ...] = (),
+        system: str | None = this_system(),
     ) -> Path:
         """Make a release that was built some days ago."""
         root = self.root(module, name)
@@ -68,6 +76,8 @@ class Cluster:
             "built_on": [str(path) for path in built_on],
             "modulefile": f'local root = "{root}"\n',
         }
+        if system is not None:
+            beside["system"] = system
         Path(f"{root}.json").write_text(json.dumps(beside))
         then = time.time() - days * DAY
         os.utime(root, (then, then))
@@ -151,6 +161,33 @@ class TestList:
         assert "there is no /nonexistent/software.json; run site.yml" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["list"], ["rollback", PYTHON], ["gc"]])
+def test_a_shared_folder_that_is_not_mounted_is_refused(cluster, run, words, tmp_path, monkeypatch):
+    replaced(cluster, days=8)
+    fstab = tmp_path / "fstab"
+    fstab.write_text(f"s:/apps {cluster.apps} nfs rw 0 0\n")
+    monkeypatch.setattr(mount_table, "FSTAB", str(fstab))
+    code, out, err = run(*words)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"{cluster.apps} is not mounted, though {fstab} says that it should be")
+    assert cluster.root(PYTHON, OLD).is_dir()
+
+
+# It is not waited for, as the real one may hang in the kernel.
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@pytest.mark.parametrize("words", [["list"], ["rollback", PYTHON], ["gc"]])
+def test_while_the_server_of_the_shared_folder_is_away_it_says_so(cluster, run, words, monkeypatch):
+    replaced(cluster, days=8)
+    cluster.program("stat", "exec sleep 20")
+    monkeypatch.setattr(mount_table, "SECONDS", 0.5, raising=False)
+    begin = time.monotonic()
+    code, out, err = run(*words)
+    assert time.monotonic() - begin < 10
+    assert (code, out) == (1, "")
+    assert err.startswith(f"{cluster.apps} does not answer within 0.5 s; bring the server")
+    assert cluster.root(PYTHON, OLD).is_dir()
+
+
 REFUSED = {
     "no such module": (["apps/none/1"], "there is no release of apps/none/1"),
     "no such release": ([PYTHON, OTHER], f"has no release {OTHER}; there are {OLD}, {NEW}"),
@@ -196,6 +233,25 @@ class TestRollback:
         assert run("rollback", TORCH)[2] == (
             f"{OLD} is built on {gone}, which is gone; name another release\n"
         )
+
+    @pytest.mark.parametrize(
+        ("system", "said"),
+        [
+            ("debian 11 x86_64", "{0} was built on debian 11 x86_64, and this is {1}, where its "),
+            (f"{this_system()}-v3", f"{{0}} was built on {this_system()}-v3, and this is {{1}}, "),
+            (None, "{0}.json does not say on which system {0} was built, and this is {1}; name "),
+        ],
+    )
+    def test_one_of_another_system_is_refused(self, cluster, run, system, said):
+        old = cluster.release(PYTHON, OLD, days=2, system=system)
+        cluster.release(PYTHON, NEW)
+        path = cluster.publish(PYTHON, NEW)
+        before = path.read_text()
+        code, out, err = run("rollback", PYTHON)
+        assert (code, out) == (1, "")
+        assert err.startswith(said.format(old, this_system()))
+        assert err.endswith("; name another release\n")
+        assert path.read_text() == before
 
     def test_one_that_lmod_does_not_load_is_not_published(self, cluster, run):
         replaced(cluster, days=1)
@@ -350,6 +406,15 @@ class TestCollect:
         assert run("gc") == (0, f"{root}: removed, it was not complete\n", "")
         assert list(root.parent.iterdir()) == []
 
+    def test_what_is_being_built_on_another_host_stays(self, cluster, run):
+        root = cluster.release(PYTHON, OLD)
+        # Of `muster-build`, which has the lock also across a file server.
+        with Path(f"{root}.building").open("w") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            code, out, _ = run("gc")
+        assert f"{root}: stays, it is being built\n" in out
+        assert (code, root.is_dir(), Path(f"{root}.building").exists()) == (0, True, True)
+
     def test_a_release_of_deeply_nested_folders_goes(self, run, nested):
         assert run("gc") == (0, f"{nested}: removed\n", "")
         assert sorted(path.name for path in nested.parent.iterdir()) == [NEW, f"{NEW}.json"]
@@ -411,7 +476,12 @@ def packed(cluster, tmp_path, monkeypatch) -> Path:
     root = cluster.root(PYTHON, OLD)
     root.parent.mkdir(parents=True)
     root.symlink_to(tmp_path / "releases" / OLD)
-    beside = {"module": PYTHON, "built_on": [], "modulefile": f'local root = "{root}"\n'}
+    beside = {
+        "module": PYTHON,
+        "built_on": [],
+        "system": this_system(),
+        "modulefile": f'local root = "{root}"\n',
+    }
     Path(f"{root}.json").write_text(json.dumps(beside))
     cluster.release(PYTHON, NEW, days=8)
     cluster.publish(PYTHON, NEW, days=8)

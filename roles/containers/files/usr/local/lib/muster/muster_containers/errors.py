@@ -4,8 +4,16 @@
 from collections.abc import Sequence
 
 
+def printable(text: str) -> str:
+    """Return a text without characters that control a terminal: images are made by others."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 class ContainerError(Exception):
     """What went wrong and what to do; `muster-container` prints it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
 
 
 # What podman, skopeo and the libraries below them say, in small letters; the first that fits

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from muster_containers.errors import ContainerError
+from muster_containers.errors import ContainerError, printable
 
 PART = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -86,7 +86,7 @@ def record_of(path: str) -> Record:
         texts = [str(given[field.name]) for field in fields(Record)]
     except (OSError, ValueError, KeyError, TypeError):
         return Record("-", "-", "-", "-")
-    return Record(*("".join(c if c.isprintable() else "?" for c in text) for text in texts))
+    return Record(*map(printable, texts))
 
 
 def split(name: str) -> tuple[str, str]:
@@ -174,8 +174,8 @@ def read(name: str, path: str) -> Image:
             name=name,
             path=path,
             digest=manifest["config"]["digest"].removeprefix("sha256:"),
-            architecture=config["architecture"],
-            system=config["os"],
+            architecture=printable(str(config["architecture"])),
+            system=printable(str(config["os"])),
             variables=frozenset(text.partition("=")[0] for text in variables),
             size=sum(layer["size"] for layer in manifest["layers"]),
         )

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from muster_containers import images, job, run, settings, store
-from muster_containers.errors import ContainerError
+from muster_containers.errors import ContainerError, printable
 
 FAILED = 1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -131,12 +131,12 @@ def _list(folder: str) -> int:
         try:
             image = images.find(name, folder)
         except ContainerError as error:
-            sys.stderr.write(f"muster-container: {name}: {error}\n")
+            sys.stderr.write(f"muster-container: {printable(name)}: {error}\n")
             code = FAILED
             continue
         record = images.record_of(image.path)
         print(
-            *(name, image.architecture, store.size_text(image.size)),
+            *(printable(name), image.architecture, store.size_text(image.size)),
             *(record.source, record.digest, record.pulled, record.by),
             sep="\t",
         )

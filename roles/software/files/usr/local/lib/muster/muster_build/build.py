@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from build_log import log_of
+from mount_table import no_answer, not_mounted
 
 from muster_build import packing, programs, service
 from muster_build.errors import FailedError, RefusedError, VerifyError
@@ -39,6 +40,11 @@ def build(
             f'"{root}" can\'t be the folder of a build; begin it with / and use letters, digits '
             "and _ . + - between the slashes"
         )
+    # The folder of a packed release is a link, and a look where it leads mounts it.
+    folder = os.path.dirname(root)
+    sentence = no_answer(folder) or not_mounted(folder)
+    if sentence is not None:
+        raise RefusedError(f"{root} was not built: {sentence}")
     try:
         account = pwd.getpwnam(service.ACCOUNT)
     except KeyError:
@@ -84,6 +90,9 @@ def build(
                         service.refuse_survivors(root)
                 if image is not None:
                     packing.pack(root, image)
+                else:
+                    # Without the mark it counts as whole, though a power failure may empty files.
+                    checked(["sync", "--file-system", root])
             except BaseException:
                 # With the mark beside it a folder counts as missing.
                 if not service.survivors():

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from build_log import log_of
-from muster_build import programs
+from muster_build import build, programs
 from muster_build.errors import RefusedError
 
 from muster_software.releases import (
@@ -40,9 +40,16 @@ def collect(settings: Settings, days: int) -> Iterator[str]:
     if not os.path.isdir(settings.modules):
         raise RefusedError(f"there is no {settings.modules}, so nothing is removed; is it mounted?")
     for root in folders(settings):
-        # Of a build or a removal that was killed.
-        if os.path.exists(f"{root}.building"):
-            remove(settings, root)
+        mark = f"{root}.building"
+        if not os.path.exists(mark):
+            continue
+        try:
+            # Of a build or a removal that was killed, or of one that runs, perhaps on another host.
+            with build.locked(mark, "it is being built"):
+                remove(settings, root)
+        except RefusedError as error:
+            yield f"{root}: stays, {error}"
+        else:
             yield f"{root}: removed, it was not complete"
     found = releases(settings)
     needed = kept(settings, found)

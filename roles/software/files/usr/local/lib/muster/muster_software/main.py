@@ -7,9 +7,10 @@
 
 Installed by Muster's role `software` on the host that builds. A release is a folder that never
 changes, named by a digest. Beside it is RELEASE.json with its module, the folders that it is built
-on, and its modulefile. A packed release is a link to where hosts mount the file that it is packed
-into; a look into it would mount it. What users load is in the modulefiles below modules/, so these
-alone say what is published. Exit code 1: stderr says what can't be done.
+on, the system that it was built on, and its modulefile. A packed release is a link to where hosts
+mount the file that it is packed into; a look into it would mount it. What users load is in the
+modulefiles below modules/, so these alone say what is published. Exit code 1: stderr says what
+can't be done.
 """
 
 import argparse
@@ -18,13 +19,14 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
+from mount_table import no_answer, not_mounted
 from muster_build import build
 from muster_build.errors import RefusedError
 
 from muster_software.collect import SHELL_DAYS, collect
 from muster_software.listing import report, shown
 from muster_software.rollback import rollback
-from muster_software.settings import read_settings
+from muster_software.settings import Settings, read_settings
 
 LOCK = "/run/muster-software.lock"
 
@@ -36,6 +38,13 @@ def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
+
+
+def refuse_unavailable(settings: Settings) -> None:
+    """Refuse a shared folder that is silent or not mounted. Raises RefusedError or OSError."""
+    sentence = no_answer(settings.apps) or not_mounted(settings.apps)
+    if sentence is not None:
+        raise RefusedError(sentence)
 
 
 def days(text: str) -> int:
@@ -73,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     os.umask(0o022)
     try:
         settings = read_settings()
+        refuse_unavailable(settings)
         if given.command == "list":
             print_lines([json.dumps(report(settings))] if given.json else shown(settings))
         elif given.command == "rollback":

@@ -27,6 +27,8 @@ class Release:
     root: str
     module: str
     built_on: tuple[str, ...]
+    system: str
+    """Distribution and architecture that it was built on; empty: what is beside it names none."""
     modulefile: str
 
     @property
@@ -84,7 +86,10 @@ def releases(settings: Settings) -> dict[str, Release]:
                 data = json.load(stream)
         except FileNotFoundError:
             continue
-        found[root] = Release(root, data["module"], tuple(data["built_on"]), data["modulefile"])
+        system = data.get("system", "")
+        found[root] = Release(
+            root, data["module"], tuple(data["built_on"]), system, data["modulefile"]
+        )
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from lmod_tools import MARK, Lmod, LmodError
 from muster_build.errors import RefusedError
+from release_system import other_system
 from whole_file import write
 
 from muster_software.releases import Release, modulefile, of_module, published, releases
@@ -15,7 +16,7 @@ from muster_software.settings import Settings
 
 
 def rollback(settings: Settings, module: str, name: str | None) -> str:
-    """Publish an earlier release of a module; return a sentence. Raises RefusedError."""
+    """Publish an earlier release of a module; return a sentence. Raises RefusedError or OSError."""
     found = releases(settings)
     own = of_module(module, found)
     if not own:
@@ -24,6 +25,9 @@ def rollback(settings: Settings, module: str, name: str | None) -> str:
     target = chosen(module, own, users, name)
     if target == users:
         raise RefusedError(f"users load {target.name} of {module} already; name another release")
+    sentence = other_system(target.root, target.system)
+    if sentence is not None:
+        raise RefusedError(f"{sentence}; name another release")
     for root in target.built_on:
         # Not where a link leads: that would be mounted.
         if not os.path.lexists(root):
