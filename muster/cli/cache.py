@@ -43,7 +43,7 @@ def show(
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(UNREACHED) from None
     reports = replies.answers
-    Console(highlight=False).print(table(reports))
+    Console(highlight=False, markup=False).print(table(reports))
     wrong = [f"{node}: {said['problem']}" for node, said in reports.items() if said["problem"]]
     for sentence in [*replies.unreached, *wrong]:
         typer.echo(sentence, err=True)

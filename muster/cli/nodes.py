@@ -13,7 +13,7 @@ import typer
 
 from muster.autoscaler.report.event_log import EVENTS
 from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
-from muster.autoscaler.text import one_line
+from muster.catalog.printable import one_line
 from muster.cli.controller_option import ClusterOption, UserOption, elsewhere, is_here
 from muster.cli.exit_codes import STALE, UNREACHED, WRONG
 from muster.cli.host_programs import said_by

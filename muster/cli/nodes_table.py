@@ -8,8 +8,9 @@ from rich.text import Text
 from muster.autoscaler.report.lifecycle import IN_SERVICE, POWERING_UP, Stage, View
 from muster.autoscaler.report.status_file import Row, Status
 from muster.autoscaler.report.why import lasted
-from muster.autoscaler.text import in_order, one_line
+from muster.autoscaler.text import in_order
 from muster.catalog.prices import prices
+from muster.catalog.printable import one_line
 
 _COLUMNS = ("node", "state", "stage", "since", "zone", "type", "$/h", "reason")
 _STYLES: Mapping[Stage, str] = (

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from muster.autoscaler.text import one_line
+from muster.catalog.printable import one_line
 from muster.cli.definition_argument import INVENTORIES, definition_of, inventory_of
 from muster.cli.exit_codes import DONE, SILENT, UNREACHED, WRONG
 from muster.cli.host_programs import PROGRAMS, become

@@ -36,7 +36,7 @@ def show(
         raise typer.Exit(UNREACHED) from None
     reports = replies.answers
     if any(report["updates"] for report in reports.values()):
-        Console(highlight=False).print(table(reports))
+        Console(highlight=False, markup=False).print(table(reports))
     else:
         typer.echo(f"{len(reports)} hosts, no newer version of a package that is kept")
     for sentence in [*replies.unreached, *old_lists(reports)]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from muster.catalog.printable import one_line
 from muster.gcp.api import LAST_LOOK_S, CloudError, Compute, exists, last
 
 ATTRIBUTE = "muster/report"
@@ -45,7 +46,9 @@ def read(compute: Compute, instance: str) -> Report | None:
         return None
     try:
         data = json.loads(items[0]["value"])
-        return Report(**{name: str(data.get(name, "")) for name in Report.__annotations__})
+        return Report(
+            **{name: one_line(str(data.get(name, ""))) for name in Report.__annotations__}
+        )
     except (ValueError, AttributeError):
         return None
 
@@ -111,4 +114,6 @@ def console(compute: Compute, instance: str, lines: int = CONSOLE_LINES) -> str:
         output = compute.get(f"{instance}/serialPort", port=1)
     except CloudError as error:
         return f"(no console: {error})"
-    return "\n".join(str(output.get("contents", "")).rstrip().splitlines()[-lines:])
+    # Jobs write there too, where users may: colours are lost with what could harm.
+    said = str(output.get("contents", "")).rstrip().splitlines()[-lines:]
+    return "\n".join(map(one_line, said))

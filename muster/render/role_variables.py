@@ -455,6 +455,7 @@ def _software(host: Host, _: Mapping[str, Any]) -> Variables:
         "root": cluster.storage.apps.path,
         "modulefiles": tree["files"],
         "installations": list(tree["installations"]),
+        "packages": lmod.packages(cluster.software, cluster.os),
         "build_packages": list(tree["build_packages"]),
         "loads": list(tree["loads"]),
     }

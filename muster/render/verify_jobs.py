@@ -22,7 +22,7 @@ _SHARED = ("grp_tres", "grp_tres_run_mins", "grp_jobs")
 
 
 def verify_jobs(definition: Definition) -> dict[str, dict[str, Any]]:
-    """Return partition -> its job: `options` of srun, the `least` and `most` nodes, and `shared`.
+    """Return partition -> its job: `options` of sbatch, the `least` and `most` nodes, and `shared`.
 
     `most` is null without a limit, and 0 where the partition takes no job of root, or where a job
     must ask for what some of its nodes don't have. `shared`: it may wait for a limit.

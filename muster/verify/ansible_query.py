@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from muster.catalog import printable
+
 ROOT = Path(__file__).parents[2]
 
 FORKS = 50
@@ -74,11 +76,14 @@ def ask(
     results = results_of(stdout)
     if results is None:
         lines = (stderr.strip() or stdout.strip()).splitlines() or ["no message"]
-        said = lines[-1].removeprefix("[ERROR]: ").removeprefix("ERROR! ").rstrip(".")
+        said = printable.one_line(lines[-1])
+        said = said.removeprefix("[ERROR]: ").removeprefix("ERROR! ").rstrip(".")
         remedy = "fix that and run again"
         if "vault" in said:
             remedy = "name the file that holds the password in ANSIBLE_VAULT_PASSWORD_FILE"
         raise AskError(f"Ansible did not start: {said}; {remedy}")
+    # Root of a host says what it likes, also to the terminal of who asks.
+    results = {host: printable.result(result) for host, result in results.items()}
     answers = {host: result for host, result in results.items() if answer in result}
     unreached = [
         f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
@@ -102,9 +107,10 @@ def reports_of(found: Found, program: str) -> Found:
     reports, silent = {}, []
     for host, result in found.answers.items():
         try:
-            reports[host] = json.loads(result["stdout"])
+            # JSON can spell control characters in letters.
+            reports[host] = printable.all_of(json.loads(result["stdout"]))
         except ValueError:
-            said = result["stderr"].strip().splitlines()
+            said = printable.lines(result["stderr"].strip()).splitlines()
             name = Path(program).name
             problem = f"has no {name}; run site.yml, which installs it"
             if said:

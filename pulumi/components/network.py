@@ -75,6 +75,11 @@ class Network(pulumi.ComponentResource):
             nat_ip_allocate_option="AUTO_ONLY",
             source_subnetwork_ip_ranges_to_nat="LIST_OF_SUBNETWORKS",
             subnetworks=[{"name": self.subnet.id, "source_ip_ranges_to_nats": ["ALL_IP_RANGES"]}],
+            # Without it a VM has 64 connections to one address at a time, and a closed one counts
+            # for two minutes: https://cloud.google.com/nat/docs/ports-and-addresses
+            enable_dynamic_port_allocation=True,
+            min_ports_per_vm=64,
+            max_ports_per_vm=8192,
             log_config={"enable": True, "filter": "ERRORS_ONLY"},
             opts=inside,
         )

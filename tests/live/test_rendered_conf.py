@@ -115,6 +115,24 @@ def test_slurmctld_starts_without_an_error_line(emulation):
     assert errors_in(log) == []
 
 
+SILENT = """
+import socket, subprocess, time
+held = [socket.create_connection(("{host}", 6817)) for _ in range(200)]
+time.sleep(1)
+begin = time.monotonic()
+print(subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=20).stdout)
+print("seconds:", time.monotonic() - begin)
+"""
+
+
+def test_slurmctld_answers_while_somebody_holds_connections_and_says_nothing(emulation):
+    """A job can: by default slurmctld of 24.11 and later takes 50."""
+    host = emulation.run("hostname").strip()
+    said = emulation.run("python3", "-c", SILENT.format(host=host))
+    assert " is UP" in said
+    assert float(said.partition("seconds:")[2]) < 1, said
+
+
 def test_each_node_has_the_hardware_of_the_definition(emulation):
     got = emulation.run("sinfo", "--Node", "--noheader", "--format=%N %P %c %m %G %f")
     assert [line.split() for line in got.splitlines()] == [

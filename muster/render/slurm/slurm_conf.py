@@ -36,7 +36,8 @@ KEPT_ENTRIES = {
     "SuspendExcStates": "DOWN,DRAIN,MAINTENANCE,RESERVED",
     "SchedulerParameters": "nohold_on_prolog_fail,salloc_wait_nodes,sbatch_wait_nodes",
     "SlurmctldParameters": "enable_configless,disable_triggers,node_reg_mem_percent=95,"
-    "preempt_send_user_signal,idle_on_node_suspend,cloud_reg_addrs,power_save_interval=0",
+    "conmgr_max_connections=4096,preempt_send_user_signal,idle_on_node_suspend,cloud_reg_addrs,"
+    "power_save_interval=0",
     "AccountingStorageEnforce": "associations",
     "AccountingStorageTRES": "gres/gpu",
     "PriorityFlags": "MAX_TRES",
@@ -90,11 +91,20 @@ def _controllers(definition: Definition) -> dict[str, Scalar]:
                 "enable_configless",
                 "node_reg_mem_percent=95",
                 *_trigger_options(definition),
+                *_connection_options(definition),
                 *_notice_options(definition),
                 *_power_options(definition),
             ]
         ),
     }
+
+
+def _connection_options(definition: Definition) -> list[str]:
+    """Return how many connections slurmctld takes at a time; before 24.11 it has 256 threads.
+
+    50 by default: one job that opens so many and says nothing stops it for everybody.
+    """
+    return ["conmgr_max_connections=4096"] if definition.cluster.slurm_version >= "24.11" else []
 
 
 def _trigger_options(definition: Definition) -> list[str]:
@@ -172,6 +182,10 @@ def _jobs(definition: Definition) -> dict[str, Scalar]:
         # A job's cgroup exists on each of its nodes before its first task. Without X11.
         "PrologFlags": "Contain",
         "LaunchParameters": "use_interactive_step",
+        # With SLURM's default of 0 the tasks that are left of a training wait for the one that
+        # failed, and keep their nodes to the time limit. srun reads it, for its own step; its
+        # option --kill-on-bad-exit and SLURM_KILL_BAD_EXIT go before it (srun's launch.c).
+        "KillOnBadExit": 1,
     }
     # SLURM ignores PropagateResourceLimits beside it.
     if "propagateresourcelimits" not in map(str.lower, definition.cluster.slurm):
@@ -254,8 +268,9 @@ def _power(definition: Definition) -> dict[str, Scalar]:
         "ResumeFailProgram": RESUME_FAIL_PROGRAM,
         "ResumeRate": 0,
         "SuspendRate": 0,
-        # Twice the time of a slow boot of an image with everything in it.
-        "ResumeTimeout": 300,
+        # Twice the time of a slow boot of an image with everything in it. With GPUs the node itself
+        # waits 150 s for its driver, and large machines take minutes until their kernel starts.
+        "ResumeTimeout": 900 if any(nodes.gpus for nodes in cluster.nodes.values()) else 300,
         "SuspendTimeout": 120,
         # Partitions of VMs set their own: nothing else is ever powered down.
         "SuspendTime": "INFINITE",

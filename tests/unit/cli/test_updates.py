@@ -57,6 +57,16 @@ def test_each_update_has_a_line_with_its_hosts(shown) -> None:
     assert lines[2] == ["slurmd", *versions, "bookworm-security/main", "yes", every]
 
 
+def test_a_node_s_texts_are_neither_markup_nor_control_characters(shown) -> None:
+    """A link that a terminal opens, and markup of rich that is wrong and ended the program."""
+    odd = SLURMD | {"package": "[link=http://x]slurmd[/]\x1b]0;title\x07", "archive": "[/b]"}
+    code, lines, errors = shown(Found({"lab-cpu-01": answer(odd)}, []))
+    assert (code, errors) == (0, "")
+    assert lines[1][0] == "[link=http://x]slurmd[/]"
+    assert "[/b]" in lines[1]
+    assert all(word.isprintable() for line in lines for word in line)
+
+
 def test_nothing_pending_is_said(shown) -> None:
     code, lines, _ = shown(Found(dict.fromkeys(HOSTS, answer()), []))
     assert (code, " ".join(lines[0])) == (0, "5 hosts, no newer version of a package that is kept")

@@ -1,11 +1,14 @@
 """The wait for a VM that configures itself."""
 
+import json
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from fake_guests import Script
 
-from muster.gcp import first_boot
+from muster.gcp import first_boot, reports
 from muster.gcp.api import CloudError, Compute
 from muster_sandbox.fakecloud.server import Server
 
@@ -77,6 +80,20 @@ def test_a_failure_says_where_to_look(compute: Compute, boot: Callable[..., None
         wait(compute, ONE)
     message = str(caught.value)
     assert 'could not configure itself at "Start slurmctld": no space left; see `journal' in message
+
+
+def test_what_a_vm_says_does_not_control_the_terminal() -> None:
+    """Root of a VM writes its guest attribute and its console."""
+    report = {"bundle": ONE, "state": "failed", "step": "\x1b]0;title\x07", "message": "a\nb\x9b"}
+    answers = {
+        "vm/getGuestAttributes": {"queryValue": {"items": [{"value": json.dumps(report)}]}},
+        "vm/serialPort": {"contents": "\x1b[32mone\x1b]52;c;cm0gLXJmIH4K\x07\r\ntwo\n"},
+    }
+    said = SimpleNamespace(get=lambda path, **_: answers[path])
+    found = reports.read(cast("Compute", said), "vm")
+    assert found == reports.Report(ONE, "failed", " ]0;title ", "a b ")
+    lines = reports.console(cast("Compute", said), "vm").split("\n")
+    assert lines == [" [32mone ]52;c;cm0gLXJmIH4K ", "two"]
 
 
 def test_an_old_failure_may_be_overcome(

@@ -62,6 +62,9 @@ def test_the_network_is_private(run: Run):
     assert nat["subnetworks"] == [
         {"name": "id/network-subnet", "sourceIpRangesToNats": ["ALL_IP_RANGES"]}
     ]
+    # Many connections of a VM to one address, as of a data loader or pip.
+    assert nat["enableDynamicPortAllocation"] is True
+    assert (nat["minPortsPerVm"], nat["maxPortsPerVm"]) == (64, 8192)
     ssh = cloud.inputs("network-iap-ssh")
     assert ssh["sourceRanges"] == ["35.235.240.0/20"]
     assert ssh["allows"] == [{"protocol": "tcp", "ports": ["22"]}]

@@ -752,6 +752,7 @@ def test_what_modules_need_is_on_all_hosts_that_run_jobs_log_in_or_build() -> No
     for name in ("access", "gate", "cpu-01", "gpu-01"):
         added = variables(definition, name)
         assert added["lmod_packages"] == added["verify_module_packages"] == everywhere
+    assert variables(definition, "access")["software_packages"] == everywhere
     assert variables(definition, "access")["software_build_packages"] == ["g++"]
     assert variables(definition, "store")["verify_module_packages"] == []
     assert packages(on_host(definition, "store"), variables(definition, "store")) == [

@@ -1,6 +1,8 @@
 """What is asked of machines ends within its time, whatever a machine does."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from waiting import until
@@ -70,3 +72,59 @@ def test_a_text_that_was_typed_is_no_template(
     given = {"words": ["{{ lookup('pipe', 'id') }}", 'a "b" \\ü'], "days": 7, "none": None}
     found = ansible_query.ask(tmp_path / "hosts.yml", "echo.yml", ["n1"], "msg", {"given": given})
     assert found.answers["n1"]["msg"] == given
+
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4K\x07"
+"""Has a terminal put a command into the clipboard."""
+
+
+def said_by(result: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> ansible_query.Found:
+    """Return what `ask` returns where Ansible has this result of a host."""
+    output = json.dumps({"plays": [{"tasks": [{"hosts": {"n1": result}}]}]})
+    monkeypatch.setattr(ansible_query, "_run", lambda *_: (output, ""))
+    return ansible_query.ask(Path(), "hardware.yml", ["n1"], "report")
+
+
+def test_a_host_s_answer_does_not_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root of a node says what it likes, and an administrator reads it on a laptop."""
+    result = {
+        "report": {"gpus": [f"/dev/nvidia0{CLIPBOARD}"], f"key{CLIPBOARD}": "a\nb", "cores": 2},
+        "stdout": f"one{CLIPBOARD}\ntwo",
+    }
+    answer = said_by(result, monkeypatch).answers["n1"]
+    shown = CLIPBOARD.replace("\x1b", " ").replace("\x07", " ")
+    assert answer["report"] == {
+        "gpus": [f"/dev/nvidia0{shown}"],
+        f"key{shown}": "a b",
+        "cores": 2,
+    }
+    assert answer["stdout"] == f"one{shown}\ntwo"
+
+
+def test_nor_does_why_a_host_could_not_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = said_by({"unreachable": True, "msg": f"first\nover ssh: {CLIPBOARD}x"}, monkeypatch)
+    [sentence] = found.unreached
+    assert sentence.isprintable()
+    assert sentence.startswith("n1: could not be asked:  ]52;c;cm0gLXJmIH4K x; try: ")
+
+
+def test_nor_does_ansible_s_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ansible_query, "_run", lambda *_: ("", f"ERROR! {CLIPBOARD}\n"))
+    with pytest.raises(ansible_query.AskError) as caught:
+        ansible_query.ask(Path(), "hardware.yml", ["n1"], "report")
+    assert str(caught.value).isprintable()
+
+
+def test_nor_does_the_report_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON spells control characters in letters, which are clean until they are read."""
+    program = "/usr/local/sbin/muster-updates"
+    told = json.dumps({"updates": [{"package": f"slurmd{CLIPBOARD}"}]})
+    answers = {
+        "n1": {"stdout": told, "stderr": ""},
+        "n2": {"stdout": "", "stderr": f"one\n{CLIPBOARD}"},
+    }
+    found = ansible_query.reports_of(ansible_query.Found(answers, []), program)
+    assert found.answers["n1"]["updates"][0]["package"].isprintable()
+    [sentence] = found.unreached
+    assert sentence.isprintable()
+    assert "muster-updates failed: " in sentence

@@ -1,10 +1,13 @@
 """A cluster in the cloud: nodes that exist while jobs run."""
 
+import re
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.autoscaler.reconcile.observed import Timeouts
 from muster.catalog.slurm_parameters import RELEASES, parameters
 from muster.definition import Definition, validate
 from muster.definition.definition import cloud_hosts
@@ -12,6 +15,7 @@ from muster.definition.schema.cluster import Cluster
 from muster.render.slurm import render
 from muster.render.slurm.conf_syntax import parse
 
+NODE = Path(__file__).parents[4] / "roles/cloud_node/files/usr/local/lib/muster/node.py"
 CLOUD: dict[str, Any] = {
     "name": "slurm10",
     "os": "debian-12",
@@ -142,6 +146,14 @@ def test_gpus_of_machine_types_are_in_both_files():
             "File": "/dev/nvidia[0-3]",
         }
     ]
+
+
+def test_a_node_with_gpus_may_boot_for_longer_than_it_waits_for_its_driver():
+    gpus = {"machine_type": "a2-highgpu-4g", "max_nodes": 2}
+    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus}, nvidia={})
+    [patience] = re.findall(r"^GPUS_S = (\d+)", NODE.read_text(), re.MULTILINE)
+    assert Timeouts(resume_s=float(keys(definition)["ResumeTimeout"])).boot_s > int(patience) + 120
+    assert keys(cloud("24.11"))["ResumeTimeout"] == "300"
 
 
 def test_gpus_that_are_attached_are_as_good():

@@ -281,8 +281,16 @@ def test_overrides_come_last_and_replace_what_muster_sets(lab):
     assert keys(files.cgroup_conf)["CgroupPlugin"] == "cgroup/v1"
 
 
-CTLD_50 = "enable_configless,disable_triggers"
-CTLD = "enable_configless,node_reg_mem_percent=95,disable_triggers"
+CTLD_50 = "enable_configless,disable_triggers,conmgr_max_connections=4096"
+CTLD = "enable_configless,node_reg_mem_percent=95,disable_triggers,conmgr_max_connections=4096"
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_a_task_that_fails_ends_its_step_unless_the_definition_says_otherwise(lab, version):
+    assert conf(lab(version=version))["KillOnBadExit"] == "1"
+    got = lab({"slurm": {"KillOnBadExit": 0}}, version=version)
+    assert parse(render(got).slurm_conf).count({"KillOnBadExit": "0"}) == 1
+    assert conf(got)["KillOnBadExit"] == "0"
 
 
 def test_the_limits_that_a_definition_propagates_are_not_ignored_by_slurm(lab):

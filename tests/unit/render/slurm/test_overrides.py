@@ -37,6 +37,7 @@ FREE = {
     "HealthCheckNodeState": "a site's rule",
     "JobAcctGatherFrequency": "a pause",
     "JobAcctGatherType": "how usage is measured",
+    "KillOnBadExit": "a site's rule for steps of which a task fails",
     "MaxArraySize": "a limit",
     "MaxJobCount": "a limit",
     "MessageTimeout": "a limit",
