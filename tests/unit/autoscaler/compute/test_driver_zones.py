@@ -91,7 +91,9 @@ def test_the_vms_of_a_zone_that_cannot_be_listed_are_those_of_the_last_list(
     for _ in range(3):
         vms = {vm.name: vm for vm in harness.google.vms()}
         assert set(vms) == set(names(3))
-        assert tuple(vms[vm.name] for vm in before) == before
+        # By our clock; an answer that comes late moves what is known of Google's a little.
+        assert tuple(replace(vms[vm.name], created=vm.created) for vm in before) == before
+        assert vms["lab-debug-0"] == before[0]
     assert [record.message for record in caplog.records] == [
         f"VMs in {ZONE} can't be listed: Google does not reach that zone; using the last list of it"
     ]
