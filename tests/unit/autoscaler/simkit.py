@@ -221,7 +221,7 @@ class SimSlurm:
             run.oracle.unread(run.now, TIMEOUTS.verdict_s, TIMEOUTS.boot_s, guessed)
         if not self.asked_at:
             # Of a node that SLURM asked for before that an earlier daemon may have made the VM.
-            run.begun, self.first_at = run.now, known_at
+            run.begins_until, self.first_at = run.now + BEGINS_S, known_at
             for name in run.lost:
                 run.oracle.unnoticed(name)
         self.known_at, self.asked_at = known_at, asked_at
@@ -399,7 +399,7 @@ class SimulatedRun:
 
     def start(self) -> None:
         """Start the daemon, which knows nothing of the one before."""
-        self.begun = self.now
+        self.begins_until = self.now + BEGINS_S
         self.inbox = SimInbox(self._woken)
         self.scontrol = SimSlurm(self)
         self.cloud.tell = self.tell
@@ -443,7 +443,7 @@ class SimulatedRun:
         self._advance(self.now + seconds)
         self.stopped = False
         # As after a start: what it knows is old.
-        self.begun = self.now
+        self.begins_until = self.now + BEGINS_S
 
     # --- time
 
@@ -550,7 +550,7 @@ class SimulatedRun:
             return math.inf
         zone = cloud.away_until.get(simcloud.ZONES["c"], 0)
         google = max(cloud.no_token_until, cloud.no_list_until, zone)
-        return max(google + CALM_S, self.begun + BEGINS_S)
+        return max(google + CALM_S, self.begins_until)
 
     # --- the daemon's steps
 
@@ -587,9 +587,13 @@ class SimulatedRun:
         """What happens each second."""
         self.second_at += 1
         self._strike()
-        if self.now < self.begun + BEGINS_S and any(map(self.cloud.away, simcloud.ZONES.values())):
-            # An earlier daemon may have made VMs there: it begins when all zones are listed.
-            self.begun = self.now
+        cloud = self.cloud
+        if self.now < self.begins_until:
+            # An earlier daemon may have made VMs: it begins when all zones are listed.
+            late = max(cloud.no_token_until, cloud.no_list_until) + CALM_S
+            if any(map(cloud.away, simcloud.ZONES.values())):
+                late = self.now + BEGINS_S
+            self.begins_until = max(self.begins_until, late)
         self.cloud.second()
         if self.now >= self.away_until:
             self.slurm.recover(self.saved)
