@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+import simcloud
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from schedules import RATES, SEED, Schedule, schedules
 from simcloud import BETWEEN, CODES, OPERATION_ERRORS
-from simkit import FAULTS, SimulatedRun
+from simkit import BEGINS_S, FAULTS, SimulatedRun
 
 from muster.autoscaler.reconcile import retry_policy
 
@@ -52,6 +53,20 @@ def test_what_a_zone_keeps_from_a_daemon_that_begins_is_no_delay() -> None:
     seldom += ("stopped in boot",)
     rates = dict.fromkeys(often, RATES[1]) | dict.fromkeys(seldom, RATES[0])
     assert SimulatedRun(Schedule(3839, rates)).play() == []
+
+
+@pytest.mark.parametrize(("no_list_s", "begins_s"), [(60, 200 + BEGINS_S), (0, BEGINS_S)])
+def test_a_daemon_begins_when_a_list_has_come(no_list_s: float, begins_s: float) -> None:
+    """A zone that is unreachable before delays that, and one that is unreachable later does not."""
+    run = SimulatedRun(Schedule(0))
+    begin = run.now
+    run.cloud.no_list_until = begin + no_list_s
+    while run.now < begin + 50:
+        run.second()
+    run.cloud.away_until[simcloud.ZONES["a"]] = begin + 200
+    while run.now < begin + 250:
+        run.second()
+    assert run.begins_until - begin == pytest.approx(begins_s, abs=2)
 
 
 @pytest.mark.parametrize("trouble", ["stopped", "no answers"])
