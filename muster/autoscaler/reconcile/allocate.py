@@ -64,9 +64,8 @@ class Room:
 def left(observed: ObservedState, tracked: TrackedState) -> Room:
     """What the quotas leave now: as read, less the VMs asked for since, more those gone since.
 
-    It is not known whether they count a VM whose insert had not ended when they were read, also if
-    that has failed since, or one whose deletion has ended since, if the list's answer came late and
-    lacks it.
+    It is not known whether they count a VM whose insert had not ended when they were read, or one
+    whose deletion has ended since, if the list's answer came late and lacks it.
     """
     quotas = observed.quotas
     if not quotas.uses:
@@ -75,9 +74,9 @@ def left(observed: ObservedState, tracked: TrackedState) -> Room:
     perhaps: Counter[CapacityPool] = Counter()
     gone: Counter[CapacityPool] = Counter()
     for name, record in tracked.nodes.items():
-        for known_by, ended in record.gone.items():
-            if ended.at > quotas.at and known_by not in observed.vms.ids:
-                gone[ended.pool] += 1
+        for vm_id, deleted in record.gone.items():
+            if deleted.at > quotas.at and vm_id not in observed.vms.ids:
+                gone[deleted.pool] += 1
         insert = tracked.inserts.get(record.insert)
         made = record.vm.pool if record.vm and record.vm.known_at >= quotas.at else None
         pool = insert.choice.pool if insert else made

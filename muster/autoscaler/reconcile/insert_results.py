@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from muster.autoscaler.reconcile import backoff, circuit_breaker
 from muster.autoscaler.reconcile.circuit_breaker import Breaker
-from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
+from muster.autoscaler.reconcile.model import Choice, Failure, Insert, Inserted
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import Gone, NodeRecord, TrackedState, VmFacts, put, take
+from muster.autoscaler.reconcile.records import NodeRecord, TrackedState, VmFacts, put, take
 from muster.autoscaler.reconcile.retry_policy import (
     Remedy,
     is_outcome_unknown,
@@ -72,22 +72,19 @@ def inserted(record: NodeRecord, name: str, outcome: Outcome) -> NodeRecord:
     # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
     help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
     held_against = help_is if own else None
-    return _refused(record, name, insert, failure, at, help_is=held_against)
+    return _refused(record, name, insert.choice, failure, at, help_is=held_against)
 
 
 def _refused(
     record: NodeRecord,
     name: str,
-    insert: Insert,
+    choice: Choice,
     failure: Failure,
     at: float,
     *,
     help_is: Remedy | None,
 ) -> NodeRecord:
     """Apply a failure; `help_is` None: of the insert of an earlier start, not held against this."""
-    choice = insert.choice
-    if not is_outcome_unknown(failure):
-        record = replace(record, gone=put(record.gone, insert.id, Gone(at, choice.pool)))
     if remedy(failure) is Remedy.ELSEWHERE:
         record = replace(record, no_room=put(record.no_room, choice.zone, at))
         if record.vm and record.vm.pool and record.vm.pool.zone == choice.zone:

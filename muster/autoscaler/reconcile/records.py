@@ -178,7 +178,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A VM whose deletion has succeeded, or whose insert has failed."""
+    """A VM whose deletion has succeeded."""
 
     at: float
     """When Google said so."""
@@ -214,7 +214,7 @@ class NodeRecord:
     deletions: Mapping[str, Deletion] = field(default_factory=dict)
     """By VM's id."""
     gone: Mapping[str, Gone] = field(default_factory=dict)
-    """By VM's id, or by that of its insert. Lists, and quotas, may have them for some time."""
+    """By VM's id. Lists may have them for some time."""
     no_room: Mapping[str, float] = field(default_factory=dict)
     """Zone -> when an insert there found no room. Older lists may have a VM: Google lists it while
     it looks for room."""

@@ -6,14 +6,7 @@ from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Power
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
-from muster.autoscaler.reconcile.records import (
-    NodeRecord,
-    Phase,
-    Start,
-    TrackedState,
-    VmFacts,
-    started,
-)
+from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
 from muster.autoscaler.reconcile.release_results import after_reading
 from muster.autoscaler.reconcile.transitions import Evidence, advanced
 
@@ -47,7 +40,7 @@ def with_start(
         # The VM of the start before may be in no list yet.
         known = not before.vm if before.start else _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
-        return _after_lacking(observed, record, name, older)
+        return record
     elif again.doubted_at:
         return replace(record, start=again)
     else:
@@ -62,22 +55,6 @@ def with_start(
     only = older if known and not record.insert else {}
     maybe = replace(record, vm=VmFacts(observed.now, older=only))
     return advanced(maybe, name, Evidence.ASKED_BEFORE, start.asked)
-
-
-def _after_lacking(
-    observed: ObservedState, record: NodeRecord, name: str, older: Mapping[str, str]
-) -> NodeRecord:
-    """Return the record of a node that waits: one list without its previous VM decides nothing.
-
-    Of one that is being deleted the deletion says when it is gone.
-    """
-    start = started(record)
-    known = start.ran_by.keys() - start.leaving - record.deletions.keys()
-    maybe = {vm_id: zone for vm_id, zone in older.items() if vm_id in known}
-    if record.phase is not Phase.WAITING or not maybe:
-        return record
-    record = replace(record, vm=VmFacts(observed.now, older=maybe))
-    return advanced(record, name, Evidence.ASKED_BEFORE, start.asked)
 
 
 def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:

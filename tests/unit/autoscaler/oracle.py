@@ -128,8 +128,7 @@ class Oracle:
 
         That is an excuse: its clock was set back since. A verdict is due all the same.
         """
-        asked, unreachable_s, _ = self._asked[name]
-        self._asked[name] = asked, unreachable_s, math.inf
+        self._is_late(name)
 
     def mistaken(self, vm: Place) -> None:
         """Slurmctld accepts a VM that booted before it asked for the node.
@@ -223,7 +222,7 @@ class Oracle:
         noticed earlier that SLURM waits for them, and the time counts from this call now.
         """
         for name, (asked, unreachable_s, idle_s) in self._asked.items():
-            if name in lost or now - asked > self.resume_s:
+            if name in lost or now - self._resumed[name] > self.resume_s:
                 self._asked[name] = now, self._unreachable_s, math.inf
             elif called.get(name, asked) > asked:
                 self._asked[name] = called[name], unreachable_s, idle_s
@@ -261,6 +260,19 @@ class Oracle:
         A verdict is due all the same; where that request is called late the node may have it
         already.
         """
+        self._is_late(name)
+
+    def counted(self, names: Iterable[str]) -> None:
+        """Nodes are released as quotas have no room, which counted a VM of another node.
+
+        Its insert has failed since. That is an excuse: newer quotas may count that of the next one,
+        again and again. A verdict is due all the same.
+        """
+        for name in names:
+            self._is_late(name)
+
+    def _is_late(self, name: str) -> None:
+        """Excuse a node that comes late, or not at all."""
         if name in self._asked:
             asked, unreachable_s, _ = self._asked[name]
             self._asked[name] = asked, unreachable_s, math.inf

@@ -36,7 +36,7 @@ from muster.autoscaler.reconcile.model import (
     Withdraw,
 )
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
-from muster.autoscaler.reconcile.reconcile import reconcile, track
+from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
 CLUSTER = "lab"
@@ -155,11 +155,7 @@ class Rounds:
         if read and read.nodes_at and not given.get("away"):
             answered_at = max(read.nodes_at, observed.nodes_at - STALE_S)
             self.tracked = replace(self.tracked, read=replace(read, nodes_at=answered_at))
-        if given.get("blind"):
-            # A gap was just before: nothing is decided.
-            actions, self.tracked = [], track(observed, self.tracked)
-        else:
-            actions, self.tracked = reconcile(observed, self.tracked)
+        actions, self.tracked = reconcile(observed, self.tracked)
         self.actions = actions
         self.inserts += [action for action in actions if isinstance(action, Insert)]
         self.deletions += [action.vm for action in actions if isinstance(action, Delete)]

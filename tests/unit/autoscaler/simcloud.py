@@ -480,8 +480,11 @@ class SimCloud:
 
     def healthy(self) -> int:
         """How many VMs of healthy nodes quotas count now."""
-        names = {name for name, until in self.charged_until.items() if until > self.now}
-        return len(names | {vm.name for vm in self.vms.values() if vm.pool == POOL})
+        return len(self.charged() | {vm.name for vm in self.vms.values() if vm.pool == POOL})
+
+    def charged(self) -> frozenset[str]:
+        """Names of healthy nodes whose VMs quotas count now, and whose inserts will fail."""
+        return frozenset(name for name, until in self.charged_until.items() if until > self.now)
 
     def _insert(self, action: Insert) -> None:
         chosen = action.choice

@@ -25,6 +25,7 @@ from slurmctld import Machine, Saved, Slurmctld, Times
 
 from muster.autoscaler.daemon import TICK_S, Daemon, Observer
 from muster.autoscaler.messages import Called, Inbox, Message
+from muster.autoscaler.reconcile.allocate import NO_QUOTA
 from muster.autoscaler.reconcile.jobs_over import UNUSED
 from muster.autoscaler.reconcile.model import (
     Delete,
@@ -221,7 +222,8 @@ class SimSlurm:
             run.oracle.unread(run.now, TIMEOUTS.verdict_s, TIMEOUTS.boot_s, guessed)
         if not self.asked_at:
             # Of a node that SLURM asked for before that an earlier daemon may have made the VM.
-            run.begins_until, self.first_at = run.now + BEGINS_S, known_at
+            self.first_at = known_at
+            run.begins()
             for name in run.lost:
                 run.oracle.unnoticed(name)
         self.known_at, self.asked_at = known_at, asked_at
@@ -233,6 +235,8 @@ class SimSlurm:
         assert reason
         if reason.startswith(UNUSED):
             self._check_unused(names)
+        if NO_QUOTA.code in reason and not self.run.counted <= self.run.cloud.charged() | {*names}:
+            self.run.oracle.counted(names)
         if in_service:
             self._update(tuple(names), self.run.slurm.set_down)
         self._update(tuple(names), self.run.slurm.release_nodes)
@@ -310,6 +314,7 @@ class SimFleet:
     def quotas(self, _sets: Iterable[NodeSet]) -> Quotas:
         """Room for one VM of each healthy node, and no more."""
         run = self.run
+        run.counted = run.cloud.charged()
         left, uses = {"CPUS": COUNTS["calm"] - run.cloud.healthy()}, {simcloud.POOL: {"CPUS": 1}}
         return Quotas(left, uses, run.now, frozenset(simcloud.ZONES.values()))
 
@@ -329,6 +334,8 @@ class SimFleet:
             listed = self._listed()
         reached = (vm for vm in listed if vm.zone not in listed.unreachable)
         run.oracle.listed({place(vm): vm.status for vm in reached}, asked_at, run.now)
+        if not listed.unreachable:
+            run.listed(asked_at)
         run.called()
         return listed
 
@@ -375,6 +382,8 @@ class SimulatedRun:
         self.calls: list[tuple[str, float]] = []
         """Parts of the daemon that are in a call, and when it ends; the innermost last."""
         self.stopped = False
+        self.counted: frozenset[str] = frozenset()
+        """Healthy nodes of whose VMs the quotas that were read last count some that never come."""
         self.second_at = self.now
         self.start()
 
@@ -399,7 +408,9 @@ class SimulatedRun:
 
     def start(self) -> None:
         """Start the daemon, which knows nothing of the one before."""
-        self.begins_until = self.now + BEGINS_S
+        self.begins()
+        self.stop_times = math.inf, math.inf
+        """When this daemon was stopped last, and went on."""
         self.inbox = SimInbox(self._woken)
         self.scontrol = SimSlurm(self)
         self.cloud.tell = self.tell
@@ -416,6 +427,23 @@ class SimulatedRun:
         self.oracle.restarted(self.now, self.lost, self.spool.called())
         self.slurm_at = self.cloud_at = self.pass_at = self.now
         self.inbox.put(Called())
+
+    def begins(self) -> None:
+        """An earlier daemon may have made VMs: it begins when lists of all zones lack them."""
+        self.begun, self.listed_at, self.begins_until = self.now, 0.0, math.inf
+
+    def listed(self, asked_at: float) -> None:
+        """The daemon has a list of all zones, asked for at that time."""
+        self.listed_at = self.listed_at or self.now
+        if self.begins_until == math.inf and asked_at > self.listed_at + TIMEOUTS.missing_s:
+            self.begins_until = max(self.begun + BEGINS_S, self.now + CALM_S)
+
+    def _may_have_begun(self) -> None:
+        """An idle daemon lists less often; it has begun if nothing was in the way."""
+        cloud = self.cloud
+        google = max(cloud.no_token_until, cloud.no_list_until, *cloud.away_until.values(), 0)
+        if self.now >= max(self.begun + BEGINS_S, google + CALM_S):
+            self.begins_until = min(self.begins_until, self.now)
 
     def _woken(self, message: Message) -> None:
         if self.daemon is None or self.daemon.urgent(message):
@@ -439,11 +467,11 @@ class SimulatedRun:
 
     def stop(self, seconds: float) -> None:
         """Stop the daemon's process for a while."""
-        self.stopped = True
+        self.stopped, began = True, self.now
         self._advance(self.now + seconds)
-        self.stopped = False
+        self.stopped, self.stop_times = False, (began, self.now)
         # As after a start: what it knows is old.
-        self.begins_until = self.now + BEGINS_S
+        self.begins()
 
     # --- time
 
@@ -574,8 +602,19 @@ class SimulatedRun:
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action of the daemon in the cloud."""
         if isinstance(action, Insert):
-            self.oracle.inserts(action.names, self.now)
+            asked_at = self.slurm.asked_at
+            self.oracle.inserts(
+                (name for name in action.names if not self._after_stop(asked_at[name])), self.now
+            )
         self.cloud.submit(action)
+
+    def _after_stop(self, asked: float) -> bool:
+        """Whether SLURM asked since the daemon was stopped, and it decides for the first time now.
+
+        Then one list may have had the node's previous VM, and the next one lacks it.
+        """
+        began, end = self.stop_times
+        return began <= asked and end <= self.now <= end + STALE_S + TICK_S
 
     def tell(self, event: Event) -> None:
         """Tell the daemon of an event, as the driver does."""
@@ -587,13 +626,7 @@ class SimulatedRun:
         """What happens each second."""
         self.second_at += 1
         self._strike()
-        cloud = self.cloud
-        if self.now < self.begins_until:
-            # An earlier daemon may have made VMs: it begins when all zones are listed.
-            late = max(cloud.no_token_until, cloud.no_list_until) + CALM_S
-            if any(map(cloud.away, simcloud.ZONES.values())):
-                late = self.now + BEGINS_S
-            self.begins_until = max(self.begins_until, late)
+        self._may_have_begun()
         self.cloud.second()
         if self.now >= self.away_until:
             self.slurm.recover(self.saved)

@@ -1,12 +1,13 @@
 """What the oracle of the schedules excuses, and no more."""
 
 import pytest
+import simcloud
 from oracle import Oracle
 from schedules import Schedule
 from simkit import SimulatedRun
 from slurmctld import Machine
 
-from muster.autoscaler.reconcile.model import Power
+from muster.autoscaler.reconcile.model import Insert, Power
 from muster.autoscaler.reconcile.observed import STALE_S
 
 
@@ -98,6 +99,65 @@ def test_a_daemon_that_starts_counts_from_the_call_of_a_late_request() -> None:
         oracle.restarted(100, (), {"debug-0": called_at})
         oracle.released("debug-0", 350)
         assert oracle.wrong == says
+
+
+@pytest.mark.parametrize(
+    ("restarts", "says"),
+    [((310, 500), []), ((310,), ["debug-0 has no verdict after 480.0 s"])],
+)
+def test_each_daemon_that_restarts_must_guess_whose_a_request_older_than_resume_timeout_is(
+    restarts: tuple[float, ...], says: list[str]
+) -> None:
+    oracle = Oracle(300, 100)
+    oracle.asked("debug-0", 0)
+    for restart in restarts:
+        oracle.restarted(restart, (), {"debug-0": 0})
+    oracle.released("debug-0", 790)
+    assert oracle.wrong == says
+
+
+@pytest.mark.parametrize(
+    ("counted", "charged", "excused"),
+    [
+        ("lab-calm-1", "", True),
+        # Its insert runs; or it was the released node's own.
+        ("lab-calm-1", "lab-calm-1", False),
+        ("lab-calm-0", "", False),
+    ],
+)
+def test_quotas_that_counted_a_failed_insert_of_another_node_excuse_a_release(
+    counted: str, charged: str, excused: bool
+) -> None:
+    run, name = SimulatedRun(Schedule(0)), "lab-calm-0"
+    run.oracle.asked(name, run.now)
+    run.counted = frozenset({counted})
+    run.clock.time += 10
+    run.cloud.charged_until = {charged: run.now + 5}
+    run.slurm.release_nodes = lambda names, *_: run.oracle.released_together(names, run.now)
+    run.scontrol.release_nodes([name], "QUOTA_EXCEEDED of n2", in_service=False)
+    assert (run.oracle.wrong == []) == excused
+
+
+@pytest.mark.parametrize(
+    ("asked", "now", "says"),
+    [
+        (150, 240, []),
+        (99, 240, ["lab-debug-0 has a VM in a and gets another one"]),
+        (150, 250, ["lab-debug-0 has a VM in a and gets another one"]),
+    ],
+)
+def test_a_daemon_that_was_stopped_may_believe_one_list(
+    asked: float, now: float, says: list[str]
+) -> None:
+    run, name = SimulatedRun(Schedule(0)), "lab-debug-0"
+    run.stop_times = 100, 200
+    run.slurm.asked_at[name] = asked
+    run.clock.time = now
+    run.oracle.born((name, "a", "1"), 50)
+    run.oracle.listed({(name, "a", "1"): "RUNNING"}, now - 1, now)
+    run.cloud.submit = lambda _: None
+    run.submit(Insert("i", simcloud.SETS["debug"].choices[0], (name,), 1))
+    assert run.oracle.wrong == says
 
 
 def test_a_lost_request_that_is_called_late_excuses_no_node_that_has_its_verdict() -> None:
