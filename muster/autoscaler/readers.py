@@ -35,6 +35,9 @@ FRESH_S = 2.0
 """How long after they were read nodes may be released."""
 SLOW_S = 30.0
 """After so long of slow answers nodes whose VM is gone are released by those, too."""
+QUOTAS_S = 10.0
+"""Quotas that are older when the list of VMs has come are unknown: they may count VMs that it
+lacks."""
 RELEASE_S = 60.0
 """How long after that was decided a node may be released: SLURM needs longer (SuspendTimeout) to
 power a node down and ask for it again."""
@@ -278,6 +281,8 @@ class CloudReader:
         vms = self._failures.tried("the cloud", self._cloud.vms)
         if vms is not None:
             # After a failure quotas are unknown: old ones would still count VMs that are gone.
+            if self._clock.monotonic() > at + QUOTAS_S:
+                quotas = None
             self._inbox.put(VmsRead(at, vms, quotas or Quotas()))
         busy = self.busy or None in (sets, quotas, vms)
         return self._pace.cloud_busy_s if busy else self._pace.idle_s

@@ -11,7 +11,7 @@ from clockkit import SetClock
 
 from muster.autoscaler.daemon import CALM_S, Daemon
 from muster.autoscaler.messages import Called, Inbox, Message, NodesRead, VmsRead
-from muster.autoscaler.readers import FRESH_S
+from muster.autoscaler.readers import FRESH_S, QUOTAS_S
 from muster.autoscaler.reconcile.model import (
     Action,
     Choice,
@@ -52,6 +52,7 @@ class DaemonHarness:
         self.power = Power.OFF
         self.down = False
         self.listed: list[Vm] = []
+        self.quotas = Quotas()
         self.away = False
         self.done: list[Action] = []
         self.released: list[str] = []
@@ -59,7 +60,7 @@ class DaemonHarness:
         """What happens while slurmctld or the cloud is read."""
         cloud = Mock(
             sets=lambda: {"debug": NodeSet("debug", CHOICES)},
-            quotas=lambda _sets: Quotas(),
+            quotas=lambda _sets: replace(self.quotas, at=self.clock.since_boot),
             vms=self._vms,
             submit=self._submit,
         )
@@ -372,6 +373,22 @@ def test_a_node_is_released_by_a_reading_from_directly_before(
     harness.called = lambda: harness.clock.passes(gap_s)
     harness.daemon.slurm_reader.read()
     assert harness.released == ([] if gap_s else [NODE])
+
+
+@pytest.mark.parametrize(("takes_s", "unknown"), [(QUOTAS_S, False), (QUOTAS_S + 1, True)])
+def test_quotas_are_unknown_when_the_list_after_them_comes_late(
+    harness: DaemonHarness, takes_s: float, unknown: bool
+) -> None:
+    """A VM may have gone since, which quotas count and the list lacks: Google says what it has."""
+    harness.quotas = Quotas({"CPUS": 0}, {choice.pool: {"CPUS": 1} for choice in CHOICES})
+    harness.read()
+    harness.resume()
+    harness.daemon.slurm_reader.read()
+    harness.called = lambda: harness.passes(takes_s)
+    harness.daemon.cloud_reader.read()
+    harness.called = lambda: None
+    harness.reconcile()
+    assert [type(action) for action in harness.done] == ([Insert] if unknown else [])
 
 
 # The first slow answer that ends SLOW_S after another one. With 29 s that is the third, longer than
