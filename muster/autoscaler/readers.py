@@ -281,8 +281,7 @@ class CloudReader:
         vms = self._failures.tried("the cloud", self._cloud.vms)
         if vms is not None:
             # After a failure quotas are unknown: old ones would still count VMs that are gone.
-            if self._clock.monotonic() > at + QUOTAS_S:
-                quotas = None
-            self._inbox.put(VmsRead(at, vms, quotas or Quotas()))
+            fresh = self._clock.monotonic() <= at + QUOTAS_S
+            self._inbox.put(VmsRead(at, vms, quotas if quotas and fresh else Quotas()))
         busy = self.busy or None in (sets, quotas, vms)
         return self._pace.cloud_busy_s if busy else self._pace.idle_s

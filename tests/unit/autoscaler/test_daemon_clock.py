@@ -391,6 +391,14 @@ def test_quotas_are_unknown_when_the_list_after_them_comes_late(
     assert [type(action) for action in harness.done] == ([Insert] if unknown else [])
 
 
+def test_a_list_that_comes_late_is_no_failure_that_is_tried_again_soon(
+    harness: DaemonHarness,
+) -> None:
+    harness.called = lambda: harness.passes(QUOTAS_S + 1)
+    reader = harness.daemon.cloud_reader
+    assert reader.read() == reader._pace.idle_s
+
+
 # The first slow answer that ends SLOW_S after another one. With 29 s that is the third, longer than
 # RELEASE_S after the decision: the fourth decides again, while the fifth is asked for already.
 @pytest.mark.parametrize(

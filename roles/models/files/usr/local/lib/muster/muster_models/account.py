@@ -3,7 +3,7 @@
 
 sudo says who may. What the account must not see or have, the person's own process does: it reads
 their folder and sends its files, and their tokens, through a pipe. A variable would be in
-/proc/PID/environ, which all processes of the account can read, whoever started them.
+/proc/PID/environ, which all processes of the account can read, also those that others started.
 """
 
 import os
