@@ -28,10 +28,13 @@ look no further than into the first that has a package."""
 PACK_PACKAGES = ("squashfs-tools",)
 """What the program that builds packs a release with."""
 
-# Prints 1 if all that a list of names has is in one folder.
-_IN_ONE_FOLDER = (
-    'awk -F/ \'{sub(/^\\.\\//, "")} $1 != "" {top[$1]; if (NF > 1) deep = 1} '
-    "END {for (name in top) count++; print count == 1 && deep}'"
+# Prints how many components of a list of names are the one folder around all; 0: there is none.
+# A dot in front (`./tool/bin`) is one that bsdtar counts too.
+_AROUND_ALL = (
+    "awk -F/ '{if (sub(/^\\.\\//, \"\")) dotted = 1; else plain = 1} "
+    '$1 != "" {top[$1]; if (NF > 1) deep = 1} '
+    "END {for (name in top) count++; "
+    "print count == 1 && deep && dotted + plain == 1 ? 1 + dotted : 0}'"
 )
 
 
@@ -65,7 +68,7 @@ def archive(root: str, source: Archive) -> str:
         f"sum=$(sha256sum <{file}) && "
         f'if [ "${{sum%% *}}" != {source.sha256} ]; then '
         f'printf "%s%s\\n" {wrong} "${{sum%% *}}"; exit 1; fi && '
-        f"one=$(bsdtar --list --file {file} | {_IN_ONE_FOLDER}) && "
+        f"around=$(bsdtar --list --file {file} | {_AROUND_ALL}) && "
         f"bsdtar --extract --no-same-owner --file {file} --directory {root} "
-        "--strip-components $one"
+        "--strip-components $around"
     )

@@ -46,7 +46,7 @@ class Installation:
     requirements: str | None
     """Text of the file `root`.txt; None: there is none."""
     built_on: list[str]
-    """Folders of other modules that must stay as long as this one."""
+    """Releases that must stay as long as this one."""
 
 
 @dataclass(frozen=True)

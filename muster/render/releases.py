@@ -42,8 +42,10 @@ class Release:
     a folder."""
     requirements: str | None
     """Text of the file `root`.txt, which the command reads; None: it reads none."""
-    built_on: tuple[str, ...]
+    beside: tuple[str, ...]
     """Folders of other modules that it may have the paths of."""
+    built_on: tuple[str, ...]
+    """Those of them that are releases."""
     packages: tuple[str, ...]
     """Packages of the distribution that only the command needs."""
 
@@ -82,14 +84,14 @@ def releases(
     made: dict[str, Release] = {}
     for name in order.static_order():
         data = named[name]
-        built_on = {other: made[other].root for other in data.built_after(name) if other in made}
+        beside = {other: made[other].root for other in data.built_after(name) if other in made}
         root = data.root or f"{apps}/software/{name}"
         image: str | None = None
         texts = None
         if data.environment is not None:
             texts = requirements[data.environment.requirements]
         if data.is_built:
-            digest = _digest(name, data, os, texts, built_on)
+            digest = _digest(name, data, os, texts, beside)
             root = f"{root}/{digest}"
             if data.is_packed:
                 image = f"{apps}/{IMAGES}/{digest}.squashfs"
@@ -99,7 +101,10 @@ def releases(
             command=_command(name, data, root, {n: r.root for n, r in made.items()}, texts),
             image=image,
             requirements=texts,
-            built_on=tuple(built_on.values()),
+            beside=tuple(beside.values()),
+            built_on=tuple(
+                root for other, root in beside.items() if made[other].command is not None
+            ),
             packages=tuple(
                 sorted(
                     {
@@ -118,7 +123,7 @@ def _digest(
     data: SoftwareVersion,
     os: str,
     requirements: str | None,
-    built_on: Mapping[str, str],
+    beside: Mapping[str, str],
 ) -> str:
     """Return the name of a release. Where an archive comes from makes no difference to it."""
     inputs = {
@@ -130,7 +135,7 @@ def _digest(
         "archive": data.archive.sha256 if data.archive else None,
         # A release is verified when it is built.
         "imports": sorted(data.imports),
-        "built_on": dict(built_on),
+        "built_on": dict(beside),
     }
     if data.is_packed:
         # Images of all modules are in one folder, so two that are made alike need two names.

@@ -33,6 +33,6 @@ def command(
     ]
     options = [
         *(f"--import {name}" for name in imports),
-        *(f"--beside {folder}" for folder in release.built_on),
+        *(f"--beside {folder}" for folder in release.beside),
     ]
     return " && ".join([*words, " ".join([PROGRAM, *options, release.root])])

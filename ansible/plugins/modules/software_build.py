@@ -74,7 +74,7 @@ options:
         description: Text for C(FOLDER.txt).
         type: str
       built_on:
-        description: Folders of other modules that must stay as long as this one.
+        description: Other releases that must stay as long as this one.
         type: list
         elements: path
         default: []

@@ -28,17 +28,18 @@ TOO_OLD = re.compile(r"(\S+): version `(\S+)' not found")
 SHOWN = 5
 
 
-def entries_below(folder: str) -> Iterator["os.DirEntry[str]"]:
-    """Yield the files and links below a folder."""
+def entries_below(folder: str, *passes: int) -> Iterator["os.DirEntry[str]"]:
+    """Yield the files and links below a folder. `passes`: errors of folders that are passed over."""
     # Not os.walk, which fails on some 1000 nested folders before Python 3.12.
     ahead = [folder]
     while ahead:
         try:
             entries = os.scandir(ahead.pop())
         except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
+            # No program can name what is below too long a name.
+            if error.errno not in (errno.ENAMETOOLONG, *passes):
                 raise
-            continue  # no program can name what is in it
+            continue
         with entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
@@ -55,8 +56,11 @@ def files_below(folder: str) -> Iterator[str]:
 
 
 def names_below(folder: str) -> set[str]:
-    """Return the names of all files and links below a folder."""
-    return {entry.name for entry in entries_below(folder)}
+    """Return the names of the files and links below a folder, as far as they are there to see.
+
+    An administrator may fill it, on other hosts than this one.
+    """
+    return {entry.name for entry in entries_below(folder, errno.ENOENT, errno.EACCES)}
 
 
 def is_elf(path: str) -> bool:

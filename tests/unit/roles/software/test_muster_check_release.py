@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -126,6 +127,39 @@ def test_an_extension_may_count_on_what_it_is_built_on(root: Path, tmp_path: Pat
     library(root, "module.so", base)
     assert check(root).returncode == 1
     assert check(root, "--beside", str(tmp_path / "other")).returncode == 0
+
+
+def test_what_it_is_built_on_may_be_on_other_hosts_alone(root: Path, tmp_path: Path) -> None:
+    base = library(tmp_path / "other", "libbase.so")
+    library(root, "module.so", base)
+    beside = ("--beside", str(tmp_path / "missing"), "--beside", str(tmp_path / "other"))
+    done = check(root, *beside)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes nobody")
+def test_what_it_is_built_on_may_be_closed() -> None:
+    place = Path(tempfile.mkdtemp())
+    try:
+        base = library(place / "other", "libbase.so")
+        library(place / "release", "module.so", base)
+        (place / "other/closed").mkdir(mode=0o700)
+        place.chmod(0o755)
+        program = shutil.copy(PROGRAM, place)
+        done = subprocess.run(
+            ["/usr/bin/python3", "-I", program, "--beside", place / "other", place / "release"],
+            capture_output=True,
+            text=True,
+            check=False,
+            user="nobody",
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    finally:
+        shutil.rmtree(place)
+
+
+def test_a_release_that_is_not_there_does_not_work(root: Path) -> None:
+    assert check(root / "missing").returncode != 0
 
 
 def test_libraries_of_the_driver_are_on_nodes_with_gpus(root: Path, tmp_path: Path) -> None:
