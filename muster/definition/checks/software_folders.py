@@ -12,6 +12,9 @@ from muster.definition.yaml_file import KeyPath
 _OWN = ("modules", "lmod", ".muster")
 """Folders below `apps` that Muster writes."""
 
+HIDDEN = ("/home", "/root", "/run", "/var")
+"""Folders that are empty for a build: muster_build of the role `software` hides them."""
+
 
 def _own_folders(d: Definition) -> Iterator[tuple[KeyPath, str, SoftwareVersion]]:
     """The modules with a folder of their own choice: where it is written, and the folder."""
@@ -62,6 +65,20 @@ def module_folder_elsewhere(d: Definition) -> Iterator[Finding]:
     for path, root, content in _own_folders(d):
         if misplaced := _misplaced(d.cluster.storage.apps.path, root, content):
             yield Finding(path, *misplaced)
+
+
+@check("apps-hidden-from-builds")
+def apps_hidden_from_builds(d: Definition) -> Iterator[Finding]:
+    """Modules that are built in a folder that a build does not see whole."""
+    apps = d.cluster.storage.apps.path
+    versions = (one for several in d.cluster.software.modules.values() for one in several.values())
+    hidden = next((folder for folder in HIDDEN if below(apps, folder)), None)
+    if hidden and any(content.is_built for content in versions):
+        yield Finding(
+            ("storage", "apps", "path"),
+            f"modules are built where {hidden} is empty, so they would not find each other",
+            "give another, such as /apps",
+        )
 
 
 @check("module-folders-overlap")

@@ -29,7 +29,10 @@ SHOWN = 5
 
 
 def entries_below(folder: str, *passes: int) -> Iterator["os.DirEntry[str]"]:
-    """Yield the files and links below a folder. `passes`: errors of folders that are passed over."""
+    """Yield the files and links below a folder.
+
+    `passes`: errors (errno) with which a folder is passed over. Raises OSError with others.
+    """
     # Not os.walk, which fails on some 1000 nested folders before Python 3.12.
     ahead = [folder]
     while ahead:

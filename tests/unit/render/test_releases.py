@@ -208,7 +208,10 @@ LAYOUTS = {
     "one file": (["tool"], ["tool"]),
     "with a dot in front": (["./tool-1.0/bin/tool", "./tool-1.0/README"], ["README", "bin/tool"]),
     "with dots in front of several": (["./bin/tool", "./README"], ["README", "bin/tool"]),
-    "with a dot in front of one": (["./tool/bin/tool", "tool/README"], ["tool/README", "tool/bin/tool"]),
+    "with a dot in front of one": (
+        ["./tool/bin/tool", "tool/README"],
+        ["tool/README", "tool/bin/tool"],
+    ),
 }
 
 

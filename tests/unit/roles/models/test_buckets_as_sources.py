@@ -24,22 +24,36 @@ FILES = {
 }
 
 
+def client_of(server: Server) -> httpx.Client:
+    """Return a client that is logged in."""
+    owner = {"Authorization": "Bearer owner"}
+    return httpx.Client(base_url=server.url, headers=owner, trust_env=False)
+
+
+def make_bucket(server: Server, bucket: str) -> None:
+    """Make a bucket."""
+    with client_of(server) as client:
+        project = {"project": "demo-project"}
+        client.post("/storage/v1/b", params=project, json={"name": bucket}).raise_for_status()
+
+
+def put(server: Server, bucket: str, name: str, content: bytes) -> None:
+    """Put a file into a bucket."""
+    with client_of(server) as client:
+        client.post(
+            f"/upload/storage/v1/b/{bucket}/o",
+            params={"uploadType": "media", "name": name},
+            content=content,
+        ).raise_for_status()
+
+
 @pytest.fixture(scope="module")
 def google() -> Iterator[Server]:
     """A cloud with a bucket `lab-data`."""
     server = Server(Settings()).start()
-    with httpx.Client(
-        base_url=server.url, headers={"Authorization": "Bearer owner"}, trust_env=False
-    ) as client:
-        client.post(
-            "/storage/v1/b", params={"project": "demo-project"}, json={"name": "lab-data"}
-        ).raise_for_status()
-        for name, content in {**FILES, "sets/train/folder/": b""}.items():
-            client.post(
-                "/upload/storage/v1/b/lab-data/o",
-                params={"uploadType": "media", "name": name},
-                content=content,
-            ).raise_for_status()
+    make_bucket(server, "lab-data")
+    for name, content in {**FILES, "sets/train/folder/": b""}.items():
+        put(server, "lab-data", name, content)
     yield server
     server.stop()
     assert server.cloud.failures == []
@@ -248,6 +262,66 @@ def test_an_object_without_a_digest_is_said_to_be_unchecked(
     assert files_in(tmp_path) == {"both": b"both"}
 
 
+def test_what_has_come_of_another_generation_is_not_continued(
+    tmp_path: Path, google: Server, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    """Of what was composed of parts nothing but its generation says which one it is."""
+    from muster_models import buckets, download
+
+    # fakecloud composes nothing: the digest is taken from what it lists.
+    source = buckets._source
+    monkeypatch.setattr(buckets, "_source", lambda *of: source(*of)._replace(digest=None))
+    copy = download._copy
+
+    def cut(response: Any, stream: Any, progress: Any) -> None:
+        stream.write(response.read(3000))
+        raise download.ModelsError("cut")
+
+    make_bucket(google, "lab-composed")
+    put(google, "lab-composed", "x.bin", b"1" * 5000)
+    monkeypatch.setattr(download, "_copy", cut)
+    assert stage("gs://lab-composed", tmp_path) == 1
+    put(google, "lab-composed", "x.bin", b"2" * 5000)
+    monkeypatch.setattr(download, "_copy", copy)
+    assert stage("gs://lab-composed", tmp_path) == 0
+    assert (tmp_path / "x.bin").read_bytes() == b"2" * 5000
+
+
+def gcloud_that_prints(folder: Path, *tokens: str) -> str:
+    """Make a gcloud whose next logins have these tokens, the last one for ever; return its PATH."""
+    for number, token in enumerate(tokens):
+        (folder / f"token{number}").write_text(token)
+    program = folder / "gcloud"
+    program.write_text(f"#!/bin/sh\ncd {folder}; set -- token*; cat $1; [ $# = 1 ] || rm $1\n")
+    program.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_a_login_that_runs_out_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", gcloud_that_prints(tmp_path / "bin", "first", "second"))
+    items = {"items": [listed("m/a", b"one"), listed("m/b", b"two")]}
+    answers = [(200, json.dumps(items)), (200, "one"), (401, ""), (200, "two")]
+    with told_server(answers) as (host, _):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert stage("gs://lab-data/m", tmp_path / "set") == 0
+    assert files_in(tmp_path / "set") == {"a": b"one", "b": b"two"}
+
+
+def test_a_login_that_can_not_be_renewed_is_one_sentence_and_what_has_come_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = {"items": [listed("m/a", b"one"), listed("m/b", b"two")]}
+    answers = [(200, json.dumps(items)), (200, "one"), (401, "")]
+    with told_server(answers) as (host, asked):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert stage("gs://lab-data/m", tmp_path) == 1
+    assert len(asked) == 3
+    assert "where the login has run out meanwhile, run it again" in capsys.readouterr().err
+    assert files_in(tmp_path) == {"a": b"one"}
+
+
 def listed(name: str, content: bytes, **more: str) -> dict[str, str]:
     """Return an object of a bucket as Google lists it."""
     md5 = base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
@@ -288,14 +362,8 @@ def test_a_file_of_a_bucket_with_a_wrong_digest_is_refused_and_nothing_is_publis
 def test_a_name_that_leads_out_of_the_folder_is_refused(
     tmp_path: Path, google: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with httpx.Client(headers={"Authorization": "Bearer owner"}, trust_env=False) as client:
-        made = {"params": {"project": "demo-project"}, "json": {"name": "lab-evil"}}
-        client.post(f"{google.url}/storage/v1/b", **made).raise_for_status()
-        client.post(
-            f"{google.url}/upload/storage/v1/b/lab-evil/o",
-            params={"uploadType": "media", "name": "evil/../../x"},
-            content=b"x",
-        ).raise_for_status()
+    make_bucket(google, "lab-evil")
+    put(google, "lab-evil", "evil/../../x", b"x")
     assert stage("gs://lab-evil/evil", tmp_path / "data") == 1
     assert "can't be a path below a folder" in capsys.readouterr().err
 

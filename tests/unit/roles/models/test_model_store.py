@@ -724,7 +724,7 @@ def test_the_account_asks_with_the_token_that_came(
     from muster_models import add as adding
     from muster_models.errors import ModelsError
 
-    tokens: list[str | None] = []
+    tokens: list[Any] = []
 
     def told(*words: Any) -> None:
         tokens.append(words[-1])
@@ -736,7 +736,9 @@ def test_the_account_asks_with_the_token_that_came(
         monkeypatch.setattr(sys, "stdin", io.StringIO("secret-of-ada\n"))
         words = [] if source.startswith("hf:") else ["--name", NAME, "--licence", "mit"]
         assert models("add", "--token-comes", *words, "--", source) == 1
-    assert tokens == ["secret-of-ada"] * 2
+    of_hub, of_bucket = tokens
+    assert of_hub == "secret-of-ada"
+    assert of_bucket.headers() == {"Authorization": "Bearer secret-of-ada"}
 
 
 def test_the_account_and_the_person_make_the_same_revision(

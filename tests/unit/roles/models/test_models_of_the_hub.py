@@ -71,6 +71,24 @@ def as_reader(store_root: Path, script: str, **variables: str) -> subprocess.Com
     )
 
 
+def test_verify_says_how_the_same_revision_comes_again(
+    hub: SmallHub, models: Program, store_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    revision = hub.put(NAME, FILES)
+    assert models("add", f"hf:{NAME}") == 0
+    blob = (store_root / SNAPSHOT / revision / "config.json").resolve()
+    blob.unlink()
+    hub.put(NAME, {**FILES, "config.json": b"{}"}, 2)
+    assert models("verify") == 2
+    source = f"hf:{NAME}@{revision}"
+    assert f"config.json is missing; remove {blob} and add {source} again" in (
+        capsys.readouterr().err
+    )
+    assert models("add", source) == models("verify") == 0
+    main = store_root / "hub/models--lab--bert/refs/main"
+    assert main.read_text() == revision
+
+
 def test_the_client_reads_the_store_offline_without_writing(
     hub: SmallHub, models: Program, store_root: Path
 ) -> None:

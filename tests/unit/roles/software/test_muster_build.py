@@ -18,6 +18,8 @@ from muster_build import build as builder
 from muster_build import inside, service
 from muster_build.errors import RefusedError
 
+from muster.definition.checks import software_folders
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to an account, as root")
 
 # What systemd-run would do where systemd closes nothing off.
@@ -41,6 +43,10 @@ def build(command_line: list[str]) -> Build:
         )
 
     return run
+
+
+def test_folders_that_a_build_does_not_see_are_refused_by_a_check() -> None:
+    assert service.HIDDEN == software_folders.HIDDEN
 
 
 def test_the_command_fills_a_folder_that_then_is_roots(build: Build, apps: Path) -> None:

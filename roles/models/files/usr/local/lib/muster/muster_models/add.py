@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 from muster_models import buckets, digests, download, durable, folders, paths
 from muster_models.digests import BLOCK, Digest
-from muster_models.download import Source
+from muster_models.download import Login, Source
 from muster_models.errors import ModelsError, is_full, of_system
 from muster_models.hub import ENDPOINT, Hub
 from muster_models.progress import Progress, say
@@ -212,9 +212,9 @@ def _copied(path: str, file: IO[bytes], place: str, progress: Progress) -> Stage
     return Staged(path, place, hasher.hexdigest(), size)
 
 
-def from_bucket(store: Store, address: str, wanted: Wanted, token: str | None) -> Provenance:
+def from_bucket(store: Store, address: str, wanted: Wanted, login: Login) -> Provenance:
     """Add gs://BUCKET/PREFIX. Raises ModelsError."""
-    files = {item.path: item.source for item in buckets.objects(address, token)}
+    files = {item.path: item.source for item in buckets.objects(address, login)}
     return _from_servers(store, files, address, wanted)
 
 

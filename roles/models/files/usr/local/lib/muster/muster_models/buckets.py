@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from muster_models import paths
 from muster_models.digests import Digest
-from muster_models.download import Source, patiently
+from muster_models.download import Login, Source, patiently
 from muster_models.errors import ModelsError
 
 TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 (a name)
@@ -38,7 +38,7 @@ def is_address(text: str) -> bool:
     return text.startswith("gs://")
 
 
-def objects(address: str, token: str | None) -> list[Object]:
+def objects(address: str, login: Login) -> list[Object]:
     """Return the files below gs://BUCKET/PREFIX, or the one that has this name.
 
     Raises:
@@ -49,17 +49,16 @@ def objects(address: str, token: str | None) -> list[Object]:
     if match is None:
         raise ModelsError(f"{address} is no address in a bucket; write gs://BUCKET/PREFIX")
     bucket, prefix = match[1], match[2] or ""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     folder = prefix if prefix.endswith("/") or not prefix else f"{prefix}/"
     found = []
-    for item in _listing(bucket, prefix, headers):
+    for item in _listing(bucket, prefix, login):
         name = str(item["name"])
         if name == prefix or name.startswith(folder):
             # A name that ends so is a folder that somebody made in the console.
             if name.endswith("/"):
                 continue
             path = name.rpartition("/")[2] if name == prefix else name[len(folder) :]
-            found.append(Object(paths.checked(path, address), _source(bucket, item, headers)))
+            found.append(Object(paths.checked(path, address), _source(bucket, item, login)))
     if not found:
         raise ModelsError(
             f"{address} has no files; `gcloud storage ls {address}` shows what you may see there"
@@ -72,13 +71,13 @@ def _endpoint() -> str:
     return os.environ.get("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com").rstrip("/")
 
 
-def _listing(bucket: str, prefix: str, headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _listing(bucket: str, prefix: str, login: Login) -> Iterator[dict[str, Any]]:
     page = ""
     fields = "nextPageToken,items(name,size,md5Hash,generation)"
     while True:
         words = {"prefix": prefix, "fields": fields} | ({"pageToken": page} if page else {})
         url = f"{_endpoint()}/storage/v1/b/{bucket}/o?{urllib.parse.urlencode(words)}"
-        request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310
+        request = urllib.request.Request(url, headers=login.headers())  # noqa: S310
         answer = json.loads(patiently(request, f"gs://{bucket}/{prefix}"))
         yield from answer.get("items", [])
         page = answer.get("nextPageToken", "")
@@ -86,7 +85,7 @@ def _listing(bucket: str, prefix: str, headers: Mapping[str, str]) -> Iterator[d
             return
 
 
-def _source(bucket: str, item: Mapping[str, Any], headers: Mapping[str, str]) -> Source:
+def _source(bucket: str, item: Mapping[str, Any], login: Login) -> Source:
     name = urllib.parse.quote(str(item["name"]), safe="")
     # Of this generation: what is put in its place meanwhile is another file.
     url = f"{_endpoint()}/storage/v1/b/{bucket}/o/{name}?generation={item['generation']}&alt=media"
@@ -95,7 +94,12 @@ def _source(bucket: str, item: Mapping[str, Any], headers: Mapping[str, str]) ->
     digest = Digest("md5", base64.b64decode(md5).hex()) if md5 else None
     # As it is stored, which is what size and digest are of: Google unpacks for who takes nothing
     # packed (https://cloud.google.com/storage/docs/transcoding).
-    return Source(url, digest, int(item["size"]), {**headers, "Accept-Encoding": "gzip"})
+    return Source(url, digest, int(item["size"]), {"Accept-Encoding": "gzip"}, login)
+
+
+def login() -> Login:
+    """Return that of who runs this, which is renewed while they are logged in."""
+    return Login(token(), token)
 
 
 def token() -> str | None:

@@ -75,7 +75,7 @@ def _files(source: str, sha256: str | None) -> dict[str, Source]:
     if buckets.is_address(source):
         if sha256:
             raise ModelsError("--sha256 is for an https address; leave it out")
-        return {item.path: item.source for item in buckets.objects(source, buckets.token())}
+        return {item.path: item.source for item in buckets.objects(source, buckets.login())}
     if source.startswith(("https://", "http://")):
         return {add.name_of(source): Source(source, add.checked_sha256(sha256, source))}
     raise ModelsError(f"{source} is no source; name gs://BUCKET/PREFIX or an https address")

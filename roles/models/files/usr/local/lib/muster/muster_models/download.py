@@ -7,6 +7,7 @@ fails for a while is asked again, up to `TRIES` times without a byte of progress
 """
 
 import errno
+import hashlib
 import http.client
 import os
 import re
@@ -15,7 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import IO, Any, NamedTuple, NoReturn
@@ -35,6 +36,27 @@ SILENCE_S = 60.0
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 
+class Login:
+    """An access token. It runs out, within an hour where it is Google's."""
+
+    def __init__(self, token: str | None, again: Callable[[], str | None] = lambda: None) -> None:
+        """`again` returns a token that is valid, if there is one."""
+        self._token = token
+        self._again = again
+
+    def headers(self) -> dict[str, str]:
+        """Return what a request has of it."""
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    def renew(self) -> bool:
+        """Get another token; return whether there is one."""
+        token = self._again()
+        is_new = token is not None and token != self._token
+        if is_new:
+            self._token = token
+        return is_new
+
+
 class Source(NamedTuple):
     """A file of a server."""
 
@@ -44,6 +66,7 @@ class Source(NamedTuple):
     size: int | None = None
     """In bytes; None: the server says it with the file."""
     headers: Mapping[str, str] = {}
+    login: Login = Login(None)
 
     @property
     def name(self) -> str:
@@ -53,6 +76,10 @@ class Source(NamedTuple):
 
 class WrongDigestError(ModelsError):
     """What has come is not what it should be."""
+
+
+class _LoginError(ModelsError):
+    """The server does not take the login, or asks for one."""
 
 
 class _FaultError(Exception):
@@ -92,7 +119,9 @@ def bring(source: Source, target: str, at: int, progress: Progress) -> bool:
 
     """
     folder, name = os.path.split(target)
-    mark = (source.digest.value if source.digest else str(source.size))[:16]
+    # Without a digest its address says which one it is: that of a bucket has the generation.
+    url_digest = hashlib.sha256(source.url.encode()).hexdigest()
+    mark = (source.digest.value if source.digest else url_digest)[:16]
     part = f".{name}.{mark}.{os.geteuid()}.part"
     try:
         with durable.locked(
@@ -187,6 +216,9 @@ def _fetch(source: Source, part: str, at: int, progress: Progress) -> None:
             try:
                 _go_on(source, stream, progress)
                 return
+            except _LoginError:
+                if not source.login.renew():
+                    raise
             except _FaultError as fault:
                 # As long as something comes, it goes on.
                 failures = 1 if stream.tell() > begin else failures + 1
@@ -204,7 +236,8 @@ def _go_on(source: Source, stream: IO[bytes], progress: Progress) -> None:
     begin = stream.tell()
     if source.size is not None and begin == source.size:
         return
-    request = urllib.request.Request(source.url, headers=dict(source.headers))  # noqa: S310
+    headers = {**source.headers, **source.login.headers()}
+    request = urllib.request.Request(source.url, headers=headers)  # noqa: S310
     # Else a server may send it packed, and a part of it could not be continued.
     if not request.has_header("Accept-encoding"):
         request.add_header("Accept-Encoding", "identity")
@@ -285,9 +318,14 @@ def open_url(request: urllib.request.Request, name: str) -> Any:
 def _refuse(error: urllib.error.HTTPError, name: str) -> NoReturn:
     if error.code in _AGAIN:
         raise _FaultError(f"the server answers {error.code}", _retry_after(error)) from error
-    if error.code in (401, 403):
+    if error.code == 401:
+        raise _LoginError(
+            f"{name}: the server refuses it (401); ask for access to it, or log in, and where the "
+            "login has run out meanwhile, run it again: what has come stays"
+        ) from error
+    if error.code == 403:
         raise ModelsError(
-            f"{name}: the server refuses it ({error.code}); ask for access to it, or log in"
+            f"{name}: the server refuses it (403); ask for access to it, or log in"
         ) from error
     if error.code in (404, 410):
         raise ModelsError(f"{name} is not there ({error.code}); correct the address") from error

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from muster_models import account, add, buckets, collect, verify
+from muster_models.download import Login
 from muster_models.errors import ModelsError, of_system
 from muster_models.hub import ENDPOINT
 from muster_models.progress import amount, say, tell
@@ -166,7 +167,8 @@ def _add(store: Store, hub: str, options: argparse.Namespace) -> int:
         token = came or os.environ.get("HF_TOKEN")
         model = add.from_hub(store, hub.rstrip("/"), source, wanted, token)
     elif buckets.is_address(source):
-        model = add.from_bucket(store, source, wanted, came or buckets.token())
+        login = Login(came) if came else buckets.login()
+        model = add.from_bucket(store, source, wanted, login)
     elif _is_address(source):
         model = add.from_address(store, source, options.sha256, wanted)
     elif source == _PIPE:

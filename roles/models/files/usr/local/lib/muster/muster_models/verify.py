@@ -29,7 +29,7 @@ def problems(store: Store, names: list[str]) -> Iterator[str]:
             if why := wrong[file.sha256]:
                 yield (
                     f"{model.name}@{model.revision[:12]}: {file.path} {why}; remove "
-                    f"{store.blob(file.sha256)} and add {model.origin} again"
+                    f"{store.blob(file.sha256)} and add {_source(model)} again"
                 )
         yield from _links(store, model)
 
@@ -46,6 +46,13 @@ def _wrong(store: Store, file: File, progress: Progress) -> str | None:
     return None if came == file.sha256 else f"differs: its SHA-256 is {came}"
 
 
+def _source(model: Provenance) -> str:
+    """Return what brings the same files again: a branch of the hub may have others by now."""
+    if model.origin.startswith("hf:"):
+        return f"hf:{model.name}@{model.revision}"
+    return model.origin
+
+
 def _links(store: Store, model: Provenance) -> Iterator[str]:
     """Yield what readers of a model would not find, though its files are there."""
     snapshot = store.snapshot(model.name, model.revision)
@@ -54,6 +61,6 @@ def _links(store: Store, model: Provenance) -> Iterator[str]:
         if os.path.basename(os.path.realpath(path)) != file.sha256:
             yield (
                 f"{model.name}@{model.revision[:12]}: {path} does not lead to its file; remove "
-                f"{snapshot} and add {model.origin} again"
+                f"{snapshot} and add {_source(model)} again"
             )
             return

@@ -66,7 +66,11 @@ def folders(settings: Settings) -> Iterator[str]:
 def folders_below(top: str) -> Iterator[str]:
     """Yield the folders of releases below a folder."""
     # Not os.walk, which looks where links lead, and so would mount all packed releases.
-    for entry in os.scandir(top):
+    try:
+        entries = os.scandir(top)
+    except FileNotFoundError:
+        return  # somebody has removed it meanwhile
+    for entry in entries:
         name = entry.name.removesuffix(".building")
         if DIGEST.fullmatch(name):
             # Not into them: they have thousands of files.
