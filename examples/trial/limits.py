@@ -12,7 +12,8 @@ larger slice is taken to have lasted a second more. Then a margin comes on top: 
 fifth of the memory. CPUs are what the larger slice kept busy.
 
 Memory and CPUs are of one task: a trial with --ntasks=4 that keeps four CPUs busy needs one for
-each. SLURM measures the memory of the task that takes most, and the CPU time of all together.
+each. SLURM measures the memory of the task that takes most of each step, and the CPU time of all
+together. Steps may run side by side, so the memory of a script and of all its steps is added up.
 
 Exit code 0: said. 1: it can't be said, with the reason in one sentence.
 """
@@ -125,7 +126,7 @@ def slice_of(task: list[str], rows: list[list[str]]) -> Slice:
             f"the smaller one takes {SHORTEST_S} s or more"
         )
     steps = [row for row in rows if row[0].startswith(f"{name}.")]
-    memory = max((size(row[5]) for row in steps), default=0)
+    memory = sum(size(row[5]) for row in steps)
     # The batch step has one; srun's have as many as the job asked for.
     own = [row for row in steps if not row[0].endswith(".extern")]
     tasks = max((int(row[6]) for row in own if row[6].isdigit()), default=1)

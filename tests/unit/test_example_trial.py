@@ -105,13 +105,25 @@ TASKS = """\
 
 def test_of_several_tasks_the_limits_are_those_of_one(folder: Path) -> None:
     text = said(folder, TASKS)
-    assert " 20 %  00:00:22    150 MiB  1.0 of 2\n" in text
+    assert " 20 %  00:00:22    155 MiB  1.0 of 2\n" in text
     assert "CPUs busy, each of 4 tasks\n" in text
     assert "#SBATCH --ntasks=4\n#SBATCH --cpus-per-task=1\n#SBATCH --mem-per-cpu=700M\n" in text
     assert "#SBATCH --mem=" not in text
     busy = said(folder, TASKS.replace("01:26.000", "02:52.000"))
     assert "#SBATCH --cpus-per-task=2\n#SBATCH --mem-per-cpu=400M\n" in busy
     assert "all 2 CPUs of each task were busy" in busy
+
+
+def test_steps_may_run_side_by_side_so_their_memory_counts_together(folder: Path) -> None:
+    """Four of srun, in the background of the script."""
+    steps = [
+        f"41_{percent}.{n}|COMPLETED|12|00:02.000|1|{memory}|1\n"
+        for percent, memory in ((10, "102400K"), (20, "153600K"))
+        for n in range(4)
+    ]
+    text = said(folder, TASKS.replace("K|4", "K|1") + "".join(steps))
+    assert " 10 %  00:00:12    505 MiB" in text
+    assert " 20 %  00:00:22    755 MiB" in text
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,23 @@ def test_too_much_memory_is_told_with_what_would_do() -> None:
     assert said(made(MaxRSS="1048576K", NTasks="5")) == ""
 
 
+def test_steps_may_run_side_by_side_so_their_memory_counts_together() -> None:
+    job, batch = made(MaxRSS="524288K")
+    steps = [{**batch, "JobID": f"12.{n}"} for n in range(4)]
+    assert said([job, batch, steps[0]]) == "--mem=1300M would have been enough memory on each node"
+    assert said([job, batch, *steps]) == "--mem=3100M would have been enough memory on each node"
+    assert said([job, {**batch, "MaxRSS": "2621440K"}, *steps]) == ""
+
+
+def test_of_an_array_the_task_counts_whose_steps_took_most() -> None:
+    tasks = [
+        {**record, "JobID": record["JobID"].replace("12", task)}
+        for task, took in (("12_1", "1536M"), ("12_2", "1G"))
+        for record in made(MaxRSS=took)
+    ]
+    assert said(tasks) == "--mem=1900M would have been enough memory on each node"
+
+
 def test_too_much_time_is_told_with_what_would_do() -> None:
     assert "--time=00:35:00 would have been enough" in said(
         made(ElapsedRaw="1400", CPUTimeRAW="5600", TotalCPU="01:30:00")

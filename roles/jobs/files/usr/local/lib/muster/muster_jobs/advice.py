@@ -5,6 +5,7 @@ import math
 import pwd
 import re
 import signal
+from collections import defaultdict
 from collections.abc import Sequence
 
 from muster_jobs.records import Record, allocations, allotted, is_unfinished, runs_of, state
@@ -113,11 +114,15 @@ def _signal_name(code: int) -> str:
 
 
 def _less_memory(records: Sequence[Record]) -> list[str]:
-    step = largest_step(records)
+    # sacct does not say which steps ran side by side: together they took no more than this.
+    took: defaultdict[str, float] = defaultdict(float)
+    for record in records:
+        took[record["JobID"].partition(".")[0]] += taken(record)
+    most = max(took.values())
     has = node_memory(longest_of(records))
-    if step is None or has - taken(step) < _SMALL_BYTES or taken(step) > _WASTED * has:
+    if not most or has - most < _SMALL_BYTES or most > _WASTED * has:
         return []
-    enough = max(taken(step) * _ENOUGH, 100 * 2**20)
+    enough = max(most * _ENOUGH, 100 * 2**20)
     return [f"--mem={option(enough)} would have been enough memory on each node"]
 
 
