@@ -102,6 +102,21 @@ def test_a_signal_is_told_by_its_name(of) -> None:
     assert said(made(State="FAILED", ExitCode="139:0")).startswith("SIGSEGV ended its script")
 
 
+def test_an_output_file_that_can_t_be_opened_is_told() -> None:
+    assert said(made(State="FAILED", ExitCode="0:53")) == (
+        "SLURM could not open its output file on the node: see that the folder of --output, and "
+        "the one in which sbatch was called, are there and you may write to them, and submit it "
+        "again"
+    )
+
+
+def test_an_error_of_slurm_is_no_exit_code() -> None:
+    assert said(made(State="FAILED", ExitCode="0:52")) == (
+        "SLURM could not start its script, or signal 52 ended it: its output may say more, else an "
+        "administrator finds why in the log of slurmd on its node"
+    )
+
+
 def test_who_cancelled_it_is_told(of, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(of("cancelled")) == "It was cancelled by an administrator"
     uid = 20001

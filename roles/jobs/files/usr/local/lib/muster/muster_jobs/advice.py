@@ -36,6 +36,8 @@ _ENDS = {
 }
 _FIRST_SIGNAL_CODE = 128
 """A shell's exit code for a program that a signal killed is this and the signal's number."""
+_NO_OUTPUT = 53
+"""What SLURM records as a signal where slurmstepd ends with ESLURMD_IO_ERROR: 4021 modulo 128."""
 
 
 def sentences(records: Sequence[Record]) -> list[str]:
@@ -103,6 +105,17 @@ def _failed(exit_code: str) -> str:
     name = _signal_name(killed) or _signal_name(code - _FIRST_SIGNAL_CODE)
     if name:
         return f"{name} ended its script, or a program of it; its output may say more"
+    if killed == _NO_OUTPUT:
+        return (
+            "SLURM could not open its output file on the node: see that the folder of --output, "
+            "and the one in which sbatch was called, are there and you may write to them, and "
+            "submit it again"
+        )
+    if killed:
+        return (
+            f"SLURM could not start its script, or signal {killed} ended it: its output may say "
+            "more, else an administrator finds why in the log of slurmd on its node"
+        )
     return f"Its script ended with exit code {code}; its output says why"
 
 
