@@ -197,7 +197,11 @@ def test_too_much_time_is_told_with_what_would_do() -> None:
 
 
 def test_idle_cpus_are_told() -> None:
-    assert said(made(TotalCPU="00:50:00")).startswith("It kept 1.0 of its 4 CPUs busy")
+    assert said(made(TotalCPU="00:50:00")) == (
+        "It kept 1.0 of its 4 CPUs busy: ask for fewer (--cpus-per-task), or, if they came with "
+        "memory or GPUs, for less of those, or see that its program uses them (srun launch "
+        "--explain)"
+    )
     # A thread for each core, of two CPUs each, and a little for the start.
     assert said(made(TotalCPU="01:36:00")) == ""
 

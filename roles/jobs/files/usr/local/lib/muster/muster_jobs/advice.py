@@ -161,8 +161,9 @@ def _fewer_cpus(jobs: Sequence[Record]) -> list[str]:
         return []  # its start took most of the time
     busy = max(part * cpus, 0.1)
     return [
-        f"It kept {busy:.1f} of its {cpus} CPUs busy: ask for fewer (--cpus-per-task), or see that "
-        "its program uses them (srun launch --explain)"
+        f"It kept {busy:.1f} of its {cpus} CPUs busy: ask for fewer (--cpus-per-task), or, if they "
+        "came with memory or GPUs, for less of those, or see that its program uses them (srun "
+        "launch --explain)"
     ]
 
 
