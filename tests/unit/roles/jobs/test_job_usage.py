@@ -206,6 +206,15 @@ def test_idle_cpus_are_told() -> None:
     assert said(made(TotalCPU="01:36:00")) == ""
 
 
+def test_a_node_has_no_less_than_one_cpu() -> None:
+    two = "billing=2,cpu=2,mem=8G,node=2"
+    assert said(made(TotalCPU="00:15:00", CPUTimeRAW="6000", AllocTRES=two, MaxRSS="")) == ""
+    one = two.replace("node=2", "node=1")
+    assert "0.3 of its 2 CPUs" in said(
+        made(TotalCPU="00:15:00", CPUTimeRAW="6000", AllocTRES=one, MaxRSS="")
+    )
+
+
 def test_a_job_of_which_nothing_is_known_gets_no_advice() -> None:
     bare = dict.fromkeys(FIELDS, "") | {"JobID": "12", "State": "COMPLETED"}
     assert said([bare]) == ""

@@ -154,8 +154,9 @@ def _less_time(records: Sequence[Record]) -> list[str]:
 
 def _fewer_cpus(jobs: Sequence[Record]) -> list[str]:
     part = cpu_part(jobs)
-    cpus = number(allotted(longest_of(jobs)).get("cpu", ""))
-    if part is None or cpus <= 1 or part > _IDLE:
+    resources = allotted(longest_of(jobs))
+    cpus, nodes = number(resources.get("cpu", "")), number(resources.get("node", "")) or 1
+    if part is None or cpus <= nodes or part > _IDLE:
         return []
     if number(longest_of(jobs)["ElapsedRaw"]) < _SHORT_SECONDS / 10:
         return []  # its start took most of the time
