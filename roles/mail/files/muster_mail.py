@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, "/usr/local/lib/muster")
 
 from muster_jobs import advice, usage, waiting
-from muster_jobs.records import NotKnownError, Record, Run, clean, ended
+from muster_jobs.records import JOB, NotKnownError, Record, Run, clean, ended
 
 CONFIG = Path("/etc/muster/mail.json")
 COUNTS = Path("/var/lib/muster-mail")
@@ -154,14 +154,19 @@ def body(subject: str, environment: Mapping[str, str], run: Run, wait_seconds: f
     """Return the text of the mail."""
     text = f"{clean(subject)}\n\n{facts(environment)}"
     job = environment.get("SLURM_JOB_ID", "")
-    kind = environment.get("SLURM_JOB_MAIL_TYPE", "").upper()
-    if kind in WAITS and job.isdigit():
-        return text + waits(job, run)
-    if kind not in OVER or not job.isdigit():
-        return text
+    array, task = (environment.get(f"SLURM_ARRAY_{name}_ID", "") for name in ("JOB", "TASK"))
     # One mail for a whole array, unless the user asked for ARRAY_TASKS.
-    if subject.startswith("Slurm Array Summary") and environment.get("SLURM_ARRAY_JOB_ID"):
-        job = environment["SLURM_ARRAY_JOB_ID"]
+    is_whole = subject.startswith("Slurm Array Summary")
+    if array and task and not is_whole:
+        # SLURM_JOB_ID is that of the whole array for the task that started last.
+        job = f"{array}_{task}"
+    kind = environment.get("SLURM_JOB_MAIL_TYPE", "").upper()
+    if kind in WAITS and JOB.fullmatch(job):
+        return text + waits(job, run)
+    if kind not in OVER or not JOB.fullmatch(job):
+        return text
+    if array and is_whole:
+        job = array
     try:
         return f"{text}\nWhat it used:\n\n{used(ended(job, run, wait_seconds))}"
     except NotKnownError as reason:

@@ -331,7 +331,7 @@ def test_an_array_is_summed_up(send) -> None:
         b"7_2|FAILED|1:0|300|01:00:00|300|00:20.000||1||cpu=1,mem=1G|||ada|ml|/|a\n"
     )
     programs = Programs(sacct=lines)
-    environment = {**ENDED, "SLURM_ARRAY_JOB_ID": "7"}
+    environment = {**ENDED, "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
     send(
         programs,
         subject="Slurm Array Summary Job_id=7_* (12) Name=a Ended",
@@ -341,6 +341,28 @@ def test_an_array_is_summed_up(send) -> None:
     assert "State        COMPLETED 1, FAILED 1\n" in text(programs)
     assert "Longest      00:05:00 of 01:00:00\n" in text(programs)
     assert "CPU          30 % of 1 allotted\n" in text(programs)
+
+
+TASK = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
+"""Of an array the task that started last has the array's own number."""
+
+
+def test_of_a_task_of_an_array_that_task_alone_is_asked_for(send) -> None:
+    programs = Programs()
+    subject = "Slurm Array Task Job_id=7_3 (7) Name=a Ended"
+    assert send(programs, subject=subject, environment={**ENDED, **TASK}) == 0
+    assert programs.asked[0][-1] == "--jobs=7_3"
+    programs = Programs(sacct_code=1)
+    assert send(programs, subject=subject, environment={**ENDED, **TASK}) == 0
+    assert "`sacct -j 7_3` may say it later" in text(programs)
+
+
+def test_of_a_task_that_waits_that_task_alone_is_asked_for(send) -> None:
+    programs = Programs(others={"/usr/bin/squeue": (0, HELD.replace(b"12|", b"7_3|"))})
+    subject = "Slurm Array Task Job_id=7_3 (7) Name=a Requeued"
+    assert send(programs, subject=subject, environment={**REQUEUED, **TASK}) == 0
+    assert programs.asked[0][-1] == "--jobs=7_3"
+    assert "It waits: it could not be started, and is held" in text(programs)
 
 
 def test_a_job_that_ran_out_of_memory_gets_a_hint(send) -> None:
