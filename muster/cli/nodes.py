@@ -71,7 +71,7 @@ def why(
             own.why_job(what)
     if controller := elsewhere(cluster, user, status):
         controller.run("muster", "why", "--", what)
-    from muster.autoscaler.report.why import why_job, why_node  # noqa: PLC0415
+    from muster.autoscaler.report.why import meant, why_job, why_node  # noqa: PLC0415
     from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError  # noqa: PLC0415
 
     current = _read(status or STATUS)
@@ -84,7 +84,7 @@ def why(
             answer = why_job(current, what, queue, slurm.partitions(), now)
         except SlurmError as error:
             raise _stop(str(error)) from error
-        if any(job.state == "PENDING" and what in (job.shown, str(job.id)) for job in queue):
+        if any(job.state == "PENDING" for job in meant(what, queue)):
             besides = said_by("muster-job", ["--", what.partition("_[")[0]])
         unknown = f"job {what} is not in the queue; `sacct --jobs={what}` says how it ended"
     else:

@@ -1,12 +1,13 @@
 """Why a job waits, or what state a node is in and why: one sentence for people; pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from muster.autoscaler.reconcile.model import CapacityPool, set_name
 from muster.autoscaler.report.lifecycle import POWERING_UP, Stage, View
 from muster.autoscaler.report.status_file import Row, Status
 from muster.autoscaler.slurm.slurmctld import Queued
-from muster.catalog.hostlists import fold
+from muster.catalog.hostlists import expand, fold
 
 FEW = 3
 """Nodes of a job that are named one by one."""
@@ -54,7 +55,7 @@ def why_node(status: Status, name: str, now: float) -> str | None:
 def why_job(
     status: Status,
     job: str,
-    queue: Iterable[Queued],
+    queue: Sequence[Queued],
     partitions: Mapping[str, Sequence[str]],
     now: float,
 ) -> str | None:
@@ -62,7 +63,7 @@ def why_job(
 
     `partitions`: each partition and its nodes.
     """
-    matches = [task for task in queue if job in (task.shown, str(task.id))]
+    matches = meant(job, queue)
     if not matches:
         return None
     # Of an array the tasks that wait: nobody asks about the others.
@@ -86,6 +87,22 @@ def why_job(
     else:
         parts = [f"is {queued.state.lower()} on {fold(queued.nodes)}"]
     return f"job {queued.shown} {'; '.join(parts)}."
+
+
+def meant(job: str, queue: Sequence[Queued]) -> list[Queued]:
+    """Return the entries of the queue that a job's number stands for."""
+    exact = [task for task in queue if job in (task.shown, str(task.id))]
+    return exact or [task for task in queue if _has_task(task.shown, job)]
+
+
+def _has_task(shown: str, job: str) -> bool:
+    """Whether a task is one of those that squeue shows together: `12_[1,5-9%2]`, `12_[1-9:2]`."""
+    if not shown.startswith(f"{job.partition('_')[0]}_["):
+        return False
+    try:
+        return job in expand(re.sub("%[0-9]+", "", shown).replace(":", "/"))
+    except ValueError:
+        return True  # squeue has cut the list off: it may be one of the others
 
 
 def _sets(status: Status, job: Queued, partitions: Mapping[str, Sequence[str]]) -> Collection[str]:

@@ -176,12 +176,13 @@ def muster_job(tmp_path, monkeypatch):
 
 def test_of_a_job_that_is_pending_it_says_what_muster_job_says(watched, muster_job):
     muster_job('echo "said of $*"')
-    for number in ("7", "7_[1-3]"):
+    for number, asked in (("7", "7"), ("7_[1-3]", "7"), ("7_2", "7_2")):
         shown = muster("why", number, "--status", watched.status_file)
         first, second = shown.stdout.splitlines()
         assert first.startswith("job 7_[1-3] waits with the reason AssocGrpGRES")
-        assert second == "said of -- 7"
+        assert second == f"said of -- {asked}"
     assert "said of" not in muster("why", "8", "--status", watched.status_file).stdout
+    assert "7_4 is not in the queue" in muster("why", "7_4", "--status", watched.status_file).stderr
 
 
 @pytest.mark.parametrize("does", [None, "echo half; exit 1"])

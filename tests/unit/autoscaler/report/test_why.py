@@ -322,6 +322,33 @@ def test_of_an_array_the_tasks_that_wait_are_meant():
     assert "job 7_1 is running" in (why_job(status(), "7_1", queue, PARTITIONS, NOW) or "")
 
 
+MEANT = f"Priority: {MEANING['Priority']}."
+
+
+@pytest.mark.parametrize(
+    ("shown", "task", "waits"),
+    [
+        ("7_[3-9%2]", "7_3", True),
+        ("7_[3-9%2]", "7_2", False),
+        ("7_[3-9%2]", "8_3", False),
+        ("7_[3-9:2]", "7_5", True),
+        ("7_[3-9:2]", "7_4", False),
+        ("7_[1,3-4,8%10]", "7_8", True),
+        ("7_[1,3-4,8%10]", "7_10", False),
+        # squeue shows 64 characters: https://slurm.schedmd.com/squeue.html#OPT_SLURM_BITSTR_LEN
+        ("7_[1,3,5,...]", "7_77", True),
+        ("7_[1,3,5,...]", "77_7", False),
+        ("7", "7_0", False),
+        ("7_1", "7_0", False),
+    ],
+)
+def test_a_task_is_found_among_those_that_squeue_shows_together(shown, task, waits):
+    queue = [job("RUNNING", nodes=["n0"], shown="6_1", id=8)]
+    queue.append(job("PENDING", "Priority", shown=shown))
+    said = why_job(status(), task, queue, PARTITIONS, NOW)
+    assert said == (f"job {shown} waits with the reason {MEANT}" if waits else None)
+
+
 def test_a_job_that_is_not_in_the_queue():
     assert why_job(status(), "8", [job("PENDING")], PARTITIONS, NOW) is None
 
