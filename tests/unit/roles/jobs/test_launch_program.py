@@ -583,6 +583,17 @@ def test_what_lies_beside_the_script_is_found(environment: dict[str, str], scrip
     assert launched(environment, sys.executable, str(script)).stdout == "started\n"
 
 
+@pytest.mark.parametrize("adds", ["sys.path.insert(0, {!r})", "site.addsitedir({!r})"])
+def test_a_script_that_names_folders_itself_is_started(
+    environment: dict[str, str], script: Path, tmp_path: Path, adds: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/horovod.py").touch()
+    script.write_text(f"import site, sys\n{adds.format(str(tmp_path / 'src'))}\nimport horovod\n")
+    done = launched(environment, sys.executable, str(script))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_folder_of_a_framework_s_name_is_none(environment: dict[str, str], script: Path) -> None:
     """As the copy of examples/jax is."""
     (script.parent / "horovod").mkdir()

@@ -86,6 +86,8 @@ def imports(text: str) -> list[str]:
 def check(interpreter: str, script: Path) -> None:
     """Check that the script and the frameworks that it imports are there.
 
+    A script that names further folders of modules finds there what is not looked for here.
+
     Raises:
         LaunchError: one is not.
 
@@ -98,7 +100,7 @@ def check(interpreter: str, script: Path) -> None:
             "all nodes have, such as your home"
         ) from error
     wanted = imports(text)
-    if not wanted:
+    if not wanted or "sys.path" in text or "site.addsitedir" in text:
         return
     try:
         done = subprocess.run(
