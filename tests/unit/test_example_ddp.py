@@ -461,6 +461,26 @@ def test_options_behind_a_script_are_those_of_its_program(tmp_path: Path, script
     assert call.endswith(" --data points --fsdp")
 
 
+@pytest.mark.parametrize(
+    ("array", "file"),
+    [
+        ({}, "metrics-43.jsonl"),
+        # As sacct calls the task, which has a number of its own too.
+        ({"SLURM_ARRAY_JOB_ID": "41", "SLURM_ARRAY_TASK_ID": "3"}, "metrics-41_3.jsonl"),
+    ],
+)
+def test_losses_go_where_muster_job_looks_for_them(
+    tmp_path: Path, array: dict[str, str], file: str
+) -> None:
+    folder = example_jobs.copy("ddp", tmp_path)
+    for program in ("module", "scontrol"):
+        example_jobs.stand_in(tmp_path, program, "")
+    example_jobs.stand_in(tmp_path, "srun", 'echo "$MUSTER_METRICS"')
+    job = {"SLURM_JOB_ID": "43", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    done = example_jobs.run(folder, "bash", "ddp.sbatch", **job, **array)
+    assert (done.returncode, done.stdout) == (0, f"{folder / file}\n")
+
+
 @pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
 def test_a_job_whose_worker_is_lost_is_queued_again_three_times_at_most(
     tmp_path: Path, script: str
