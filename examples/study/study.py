@@ -152,7 +152,8 @@ def work(journal: Path, worker: str, count: int) -> None:
     """Try sets of parameters, until this worker has tried so many.
 
     A worker that was killed and is started again tries again what it was trying, and then what is
-    left of its number.
+    left of its number. Killed between the first two writes of a trial it leaves one without
+    parameters, which nobody tries: it is not known whose it is.
     """
     study = opened(journal)
     own = [trial for trial in study.get_trials(False) if trial.user_attrs.get(WORKER) == worker]
