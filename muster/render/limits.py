@@ -36,14 +36,13 @@ def of_account(definition: Definition, account: Account, present: set[str]) -> d
     """Return limits, QoS and coordinators of an account; of people only those who are there.
 
     An account at the top has the bound of jobs that holds for everybody below: SLURM looks for a
-    limit at the user's association first, then upwards.
+    limit at the user's association first, then upwards. Others say that they have none: they may
+    have had it at the top, before.
     """
-    limits = _limits(account, Association)
-    bound = definition.cluster.scheduling.max_submit_jobs
-    if account.parent in (None, "root") and account.max_submit_jobs is None and bound:
-        limits["MaxSubmitJobs"] = bound
+    is_at_top = account.parent in (None, "root")
+    bound = definition.cluster.scheduling.max_submit_jobs if is_at_top else None
     return {
-        "limits": limits,
+        "limits": {"MaxSubmitJobs": bound, **_limits(account, Association)},
         "qos": account.qos,
         "default_qos": account.default_qos,
         "coordinators": [user for user in account.coordinators if user in present],

@@ -129,7 +129,7 @@ def asked(who: str, fields: Fields, given: Mapping[str, object]) -> dict[Key, st
     """Return the settings that options of a module ask for: name of a field -> value.
 
     TRES and flags are mappings (`{gres/gpu: 4}`, `{DenyOnLimit: true}`), names are lists, a job's
-    longest time is in minutes.
+    longest time is in minutes. None in place of a number is none.
 
     Raises:
         RefusedError: no field has the name, or the value is of another type.
@@ -166,7 +166,7 @@ def _asked_parts(who: str, name: str, field: Field, value: object) -> Iterable[t
     elif field.kind == "word" and isinstance(value, str | int):
         yield "", str(value)
     elif field.kind in ("number", "minutes", "seconds"):
-        yield "", _number(f"{who}: {name}", value)
+        yield "", "" if value is None else _number(f"{who}: {name}", value)
     else:
         shape = {
             "tres": "a mapping such as {cpu: 4}",

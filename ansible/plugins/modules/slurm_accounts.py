@@ -110,7 +110,7 @@ options:
         description:
           - Limits of the association, such as C(GrpTRES), C(GrpTRESRunMins), C(GrpJobs),
             C(GrpSubmitJobs), C(MaxTRESPerJob), C(MaxTRESPerNode), C(MaxJobs), C(MaxSubmitJobs)
-            and C(MaxWallDurationPerJob).
+            and C(MaxWallDurationPerJob). Null in place of a number removes one that is there.
         type: dict
         default: {}
       qos: &qos

@@ -250,6 +250,16 @@ def test_one_key_removes_what_was_set_by_hand():
     ]
 
 
+def test_a_bound_that_is_none_is_removed_and_not_named():
+    options = changed(limits=LAB_TEST["limits"] | {"MaxSubmitJobs": None})
+    assert commands(options) == [f"modify account {WHERE} MaxSubmitJobs=-1"]
+    assert by_hand(parse("lab", HAS), wanted(*options)) == []
+    has = HAS | {"associations": ASSOCIATIONS.replace("|2000|", "||")}
+    assert commands(options, has=has) == []
+    added = commands(([account("new", limits={"MaxSubmitJobs": None})], [], []))
+    assert [line for line in added if "MaxSubmitJobs" in line] == []
+
+
 def test_a_flag_beside_others_is_taken_and_the_others_stay():
     has = HAS | {"qos": QOS.replace("DenyOnLimit", "DenyOnLimit,NoDecay")}
     options = changed([with_limits(NORMAL, Flags={"DenyOnLimit": False}), SCAVENGER, OLD])
@@ -303,6 +313,7 @@ REFUSED = {
     "TRES as a number": {"GrpTRES": 4},
     "a negative number": {"MaxJobs": -1},
     "a number in words": {"MaxJobs": "many"},
+    "TRES as none": {"GrpTRES": None},
     "an amount in another unit": {"GrpTRES": {"mem": "100G"}},
 }
 ROUNDED = 2**20 + 2**9

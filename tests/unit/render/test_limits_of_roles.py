@@ -95,13 +95,13 @@ def test_accounts_and_their_users_have_limits() -> None:
             "default_qos": None,
         }
     ]
-    # The bound of the account at the top holds below.
-    assert below["limits"] == {}
+    # The bound of the account at the top holds below, also where one was set before.
+    assert below["limits"] == {"MaxSubmitJobs": None}
     assert below["default_qos"] == "normal"
 
 
 def test_the_bound_of_jobs_is_an_account_s_own_or_none() -> None:
-    assert "MaxSubmitJobs" not in people.accounts(definition(max_submit_jobs=None))[0]["limits"]
+    assert people.accounts(definition(max_submit_jobs=None))[0]["limits"]["MaxSubmitJobs"] is None
     cluster = deepcopy(CLUSTER)
     cluster["accounts"]["lab"]["max_submit_jobs"] = 5
     assert people.accounts(validate(cluster, GROUPS))[0]["limits"]["MaxSubmitJobs"] == 5

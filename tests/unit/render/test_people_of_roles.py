@@ -116,7 +116,7 @@ def test_accounts_hang_below_root(definition: Definition) -> None:
             "organization": "lab",
             "fairshare": 3,
             "users": ["bob"],
-            "limits": {},
+            "limits": {"MaxSubmitJobs": None},
             **NOTHING_ELSE,
         },
     ]
