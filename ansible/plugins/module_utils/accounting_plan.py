@@ -5,12 +5,17 @@ from dataclasses import replace
 
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits import (
     ASSOCIATION_FIELDS,
+    DEFAULT_QOS,
     QOS_FIELDS,
+    QOS_LIST,
     Key,
     Settings,
     arguments,
 )
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import State
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
+    State,
+    qos_of,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import ordered
 
 # Names in one command, so that its arguments stay well below the kernel's limit.
@@ -20,14 +25,22 @@ NAMES_PER_COMMAND = 200
 def plan(cluster: str, current: State, goal: State) -> list[list[str]]:
     """Return the sacctmgr commands (argument lists) that lead from `current` to `goal`.
 
-    The order matters: QoS before what names them; parents before children; an account before its
-    users; a user's new default account before the old one goes (22.05 removes it and leaves the
-    user without any); a QoS goes last, when no list names it (22.05 joins its neighbours in a list
-    to one number).
+    The order matters: QoS before what names them; a default QoS goes before the list loses it;
+    parents before children; an account before its users; a user's new default account before the
+    old one goes (22.05 removes it and leaves the user without any); a QoS goes last, when no list
+    names it (22.05 joins its neighbours in a list to one number).
     """
     on = f"cluster={cluster}"
     commands = [] if current.registered else [["add", "cluster", cluster]]
     commands += _qos_commands(current, goal)
+    without = _without_lost_defaults(current, goal)
+    commands += [
+        ["modify", "account", "where", f"name={name}", on, "set", f"{DEFAULT_QOS}=-1"]
+        for name, account in without.accounts.items()
+        if account.settings != current.accounts[name].settings
+    ]
+    commands += _settings_of_users(on, current, without)
+    current = without
     for name in ordered(goal.accounts):
         account, existing = goal.accounts[name], current.accounts.get(name)
         settings = [
@@ -76,6 +89,35 @@ def plan(cluster: str, current: State, goal: State) -> list[list[str]]:
     ]
     gone = sorted(set(current.qos) - set(goal.qos))
     return commands + [["delete", "qos", "where", f"name={name}"] for name in gone]
+
+
+def _without_lost_defaults(current: State, goal: State) -> State:
+    """Return `current` without the default QoS that end, and that lists of `goal` don't have.
+
+    24.11 refuses a list without the default QoS of the account or one of its users, and a default
+    QoS that is not in the list yet (_foreach_check_default_qos in as_mysql_assoc.c). One that ends
+    with the association's own list goes in one command with it.
+    """
+    key: Key = (DEFAULT_QOS, "")
+
+    def kept(user: str, account: str, settings: Settings, wanted: Settings) -> Settings:
+        default, another = settings.get(key), wanted.get(key)
+        is_apart = another is not None or (QOS_LIST, "") not in settings
+        if default in (None, another, *qos_of(goal, user, account)) or not is_apart:
+            return settings
+        return {part: value for part, value in settings.items() if part != key}
+
+    accounts, associations = dict(current.accounts), dict(current.settings)
+    for name, account in goal.accounts.items():
+        if name in accounts:
+            settings = kept("", name, accounts[name].settings, account.settings)
+            accounts[name] = replace(accounts[name], settings=settings)
+    for association, settings in current.settings.items():
+        user, name, _ = association
+        if name in goal.accounts:
+            wanted = goal.settings.get(association, {})
+            associations[association] = kept(user, name, settings, wanted)
+    return replace(current, accounts=accounts, settings=associations)
 
 
 def _qos_commands(current: State, goal: State) -> list[list[str]]:

@@ -41,7 +41,7 @@ from lab_with_limits import (
     commands,
     with_limits,
 )
-from sacctmgr_output import NO_LIMITS, association
+from sacctmgr_output import NO_LIMITS, account, association
 
 WITHOUT_OLD = changed([NORMAL, SCAVENGER], qos=["normal", "scavenger"])
 
@@ -317,3 +317,96 @@ def test_limits_of_gpus_that_slurmctld_does_not_make_known_are_refused(talk):
     slurmdbd = talk(FakeSlurmdbd())
     with pytest.raises(RefusedError, match="account lab-test limits gres/gpu:h100, which slurmdbd"):
         slurm_accounts.with_known_tres(module(), slurmdbd, slurmdbd.state(), wanted(*H100))
+
+
+class StrictSlurmdbd:
+    """Keeps lists of QoS and default ones of account lab and its users, and refuses as 24.11 does.
+
+    After a change each association of the account, or each user that is changed, needs its default
+    QoS in its list; both may be those of the account (_foreach_check_default_qos in
+    as_mysql_assoc.c).
+    """
+
+    def __init__(self, **associations):
+        self.qos = ["normal", "long"]
+        self.associations = {"": {}} | associations
+        self.refused = []
+
+    def __call__(self, words, **_):
+        if words[0].endswith("squeue"):
+            return subprocess.CompletedProcess(words, 0, "", "")
+        if words[1] == "-i":
+            code = self.change(words[2], words[3], dict(w.split("=") for w in words if "=" in w))
+            self.refused += [" ".join(words[2:])] * code
+            return subprocess.CompletedProcess(words, code, "", "")
+        asked = next(name for name, read in READS.items() if read[1] == words[3])
+        return subprocess.CompletedProcess(words, 0, self.shown()[asked], "")
+
+    def change(self, verb, what, given):
+        if what == "qos":
+            self.qos += [given["name"]] * (verb == "add")
+            self.qos = [name for name in self.qos if verb != "delete" or name != given["name"]]
+            return 0
+        settings = {key: given[key] for key in ("QOSLevel", "DefaultQOS") if key in given}
+        changed = given["name"].split(",") if what == "user" else [""]
+        after = {name: dict(own) for name, own in self.associations.items()}
+        for name in changed:
+            after[name] |= settings
+            after[name] = {k: value for k, value in after[name].items() if value not in ("", "-1")}
+        for name in changed if what == "user" else after:
+            of_it = after[""] | after[name]
+            if of_it.get("DefaultQOS", "") not in ["", *of_it["QOSLevel"].split(",")]:
+                return 1
+        self.associations = after
+        return 0
+
+    def shown(self):
+        rows = [f"root||||1|normal|{NO_LIMITS}"]
+        for name, own in self.associations.items():
+            settings = f"{own.get('QOSLevel', '')}|{own.get('DefaultQOS', '')}"
+            rows.append(f"lab|{name}||{'' if name else 'root'}|1|{settings}{NO_LIMITS}")
+        return HAS | {
+            "qos": "".join(f"{name}|0|00:00:00||cluster||1.0{'|' * 14}\n" for name in self.qos),
+            "accounts": "lab|lab|lab|\nroot|default root account|root|\n",
+            "users": "eve|lab|None\nfinn|lab|None\n",
+            "associations": "\n".join(rows) + "\n",
+        }
+
+
+LAB = {"QOSLevel": "long,normal", "DefaultQOS": "normal"}
+LONG = {"DefaultQOS": "long"}
+RENAMED = {
+    "of users": ({"": LAB, "eve": LONG, "finn": LONG}, {"default_qos": "normal"}, "week"),
+    "of the account": ({"": LAB | LONG, "eve": {}, "finn": {}}, {"default_qos": "week"}, None),
+    "of the account, and a list of a user's own": (
+        {"": LAB | LONG, "eve": {"QOSLevel": "long"}, "finn": {}},
+        {"default_qos": "week", "associations": [association("eve", qos=["week"])]},
+        None,
+    ),
+    "of users, and gone": ({"": LAB, "eve": LONG, "finn": LONG}, {"default_qos": "normal"}, None),
+    "of a user with a list of the user's own": (
+        {"": LAB, "eve": LAB | LONG, "finn": {}},
+        {
+            "default_qos": "normal",
+            "associations": [association("eve", qos=["normal", "week"], default_qos="week")],
+        },
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("prune", [True, False])
+@pytest.mark.parametrize("case", RENAMED)
+def test_a_qos_that_is_a_default_one_gets_another_name(talk, case, prune):
+    has, of_account, of_users = RENAMED[case]
+    fake = StrictSlurmdbd(**has)
+    slurmdbd = talk(fake)
+    default = {} if of_users is None else {"default_qos": of_users}
+    people = [association(name, **default) for name in ("eve", "finn") if default]
+    lab = account("lab", "eve", "finn", qos=["normal", "week"], associations=people)
+    wish = wanted([lab | of_account], [], [{"name": n, "limits": {}} for n in ("normal", "week")])
+    sacctmgr.apply(slurmdbd, slurmdbd.state(), wish, prune, frozenset())
+    assert plan("lab", slurmdbd.state(), target(slurmdbd.state(), wish, prune)) == []
+    assert set(fake.qos) == {"normal", "week"} | ({"long"} if not prune else set())
+    # The account's default one may wait for a user's own list, until the second round.
+    assert len(fake.refused) == (case == "of the account, and a list of a user's own")
