@@ -86,6 +86,12 @@ def target(
             if prune and default not in {account for account, _ in extra}:
                 default = min(extra)[0]
             users[user] = replace(existing, default_account=default, associations=frozenset(extra))
+    if current.has_other_clusters:
+        # Rights are those of all clusters: another one's definition may have given them.
+        for user in users.keys() & current.users.keys():
+            if users[user].admin_level == "none":
+                level = current.users[user].admin_level
+                users[user] = replace(users[user], admin_level=level)
     goal = State(
         registered=True,
         accounts={name: current.accounts[name] for name in accounts - set(wish.accounts)}
@@ -155,7 +161,8 @@ def _with_settings(
             ASSOCIATION_FIELDS, before.settings if before else {}, account.settings, prune
         )
         coordinators = account.coordinators
-        if before and not prune:
+        # They are those of all clusters, too.
+        if before and (not prune or current.has_other_clusters):
             coordinators |= before.coordinators
         accounts[name] = replace(account, settings=merged, coordinators=coordinators)
     settings: dict[Association, Settings] = {}

@@ -66,6 +66,14 @@ def by_hand(current: State, wish: State) -> list[str]:
         if name in current.accounts:
             extra = current.accounts[name].coordinators - account.coordinators
             lines += [f"account {name}: coordinator {user}" for user in sorted(extra)]
+    if current.has_other_clusters:
+        lines += [
+            f"user {name}: admin level {user.admin_level}"
+            for name, user in sorted(current.users.items())
+            if user.admin_level != "none"
+            and name in wish.users
+            and wish.users[name].admin_level == "none"
+        ]
     return lines
 
 

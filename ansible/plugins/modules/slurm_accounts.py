@@ -174,7 +174,9 @@ options:
           - When left out, the first of O(accounts) that lists the user.
         type: str
       admin_level:
-        description: Rights over all accounts.
+        description:
+          - Rights over all accounts, of all clusters of the slurmdbd. Where it has several, V(none)
+            leaves them as they are.
         type: str
         choices: [none, operator, administrator]
         default: none
@@ -182,7 +184,7 @@ options:
     description:
       - Remove the accounts, associations, QoS, limits and coordinators that are not wanted.
         Accounts and associations with jobs, pending or running, are kept and named in a warning.
-        So are all QoS where the slurmdbd has other clusters, which may use them.
+        So are all QoS and coordinators where the slurmdbd has other clusters, which may use them.
         Without O(prune) all are kept, and named in a warning.
     type: bool
     default: false

@@ -282,6 +282,25 @@ def test_a_coordinator_by_hand_is_named_and_pruned():
     assert commands(options, prune=True) == ["delete coordinator account=lab-test names=ada"]
 
 
+def test_coordinators_whom_another_cluster_may_have_made_are_kept_and_named():
+    has = HAS | {"clusters": "lab\nother-lab\n"}
+    options = changed(coordinators=[])
+    assert commands(options, prune=True, has=has) == []
+    current = parse("lab", has)
+    goal = target(current, wanted(*options), prune=True)
+    assert by_hand(goal, wanted(*options)) == ["account lab-test: coordinator ada"]
+
+
+def test_rights_that_another_cluster_may_have_given_are_not_lowered_by_default():
+    has = HAS | {"clusters": "lab\nother-lab\n"}
+    unsaid = ACCOUNTS, [user("ada", "other")], SETTLED[2]
+    assert commands(unsaid) == ["modify user where name=alan set adminlevel=none"]
+    assert commands(unsaid, has=has) == []
+    assert by_hand(parse("lab", has), wanted(*unsaid)) == ["user alan: admin level operator"]
+    said = ACCOUNTS, [USERS[0], user("alan", admin_level="administrator")], SETTLED[2]
+    assert commands(said, has=has) == ["modify user where name=alan set adminlevel=administrator"]
+
+
 def test_tres_that_slurmdbd_does_not_know_are_left_for_later():
     wish = wanted(*changed(limits={"GrpTRES": {"gres/gpu:h100": 2, "cpu": 4}}))
     unknown = unknown_tres(wish, parse("lab", HAS).tres)
