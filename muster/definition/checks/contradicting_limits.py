@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from muster.definition.checks.limits import NORMAL, allowed, associations, usable
+from muster.definition.checks.limits import NORMAL, accounts_above, allowed, associations, usable
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
@@ -121,15 +121,6 @@ def _contradiction(pair: Pair, inner: Level, outer: Level, but: Iterable[str]) -
                 "lower the first or raise the second",
                 other=other,
             )
-
-
-def accounts_above(d: Definition, name: str | None) -> Iterator[tuple[KeyPath, Association]]:
-    """An account and those above it, upwards."""
-    seen: set[str] = set()
-    while name in d.cluster.accounts and name not in seen:
-        seen.add(name)
-        yield ("accounts", name), d.cluster.accounts[name]
-        name = d.cluster.accounts[name].parent
 
 
 def people_limits(d: Definition) -> Iterator[tuple[list[str], list[Level]]]:

@@ -172,6 +172,15 @@ def qos_priority_off(d: Definition) -> Iterator[Finding]:
                     )
 
 
+def accounts_above(d: Definition, name: str | None) -> Iterator[tuple[KeyPath, Association]]:
+    """An account and those above it, upwards."""
+    seen: set[str] = set()
+    while name in d.cluster.accounts and name not in seen:
+        seen.add(name)
+        yield ("accounts", name), d.cluster.accounts[name]
+        name = d.cluster.accounts[name].parent
+
+
 def allowed(d: Definition, account: str | None, own: list[str] | None = None) -> list[str]:
     """The QoS that jobs may use, from the list of an association or the nearest one above."""
     seen: set[str] = set()
@@ -277,13 +286,7 @@ def default_qos_not_allowed(d: Definition) -> Iterator[Finding]:
 
 def _default_above(d: Definition, account: str | None) -> str | None:
     """The default QoS of an account, or of the nearest one above that has one."""
-    seen: set[str] = set()
-    while account in d.cluster.accounts and account not in seen:
-        seen.add(account)
-        if default := d.cluster.accounts[account].default_qos:
-            return default
-        account = d.cluster.accounts[account].parent
-    return None
+    return next((one.default_qos for _, one in accounts_above(d, account) if one.default_qos), None)
 
 
 def default_of(d: Definition, account: str, user: str, names: list[str]) -> str:
@@ -293,11 +296,23 @@ def default_of(d: Definition, account: str, user: str, names: list[str]) -> str:
     return default or (names[0] if len(names) == 1 else NORMAL)
 
 
+def _lists_of_users(d: Definition) -> Iterator[KeyPath]:
+    """The accounts whose list of QoS, or default one, is the first that some user has, upwards."""
+    for name, account in d.cluster.accounts.items():
+        own = [account.associations.get(user) for user in account.users]
+        if any(one is None or not (one.qos or one.default_qos) for one in own):
+            levels = accounts_above(d, name)
+            yield from [path for path, one in levels if one.qos or one.default_qos][:1]
+
+
 @check("default-qos-missing")
 def default_qos_missing(d: Definition) -> Iterator[Finding]:
     """A list of several QoS without `normal` and no default: jobs that name none are refused."""
+    lists = set(_lists_of_users(d))
     for path, account, association in associations(d):
         if not association.qos or association.default_qos is not None:
+            continue
+        if len(path) == 2 and path not in lists:
             continue
         default = _default_above(d, account)
         used = default or NORMAL

@@ -6,12 +6,12 @@ from functools import reduce
 from muster.definition.checks.contradicting_limits import (
     IN_PLACE,
     Limits,
-    accounts_above,
     amounts_of,
     is_endless,
     people_limits,
 )
 from muster.definition.checks.limits import (
+    accounts_above,
     associations,
     has_unknown_qos,
     qos_of_accounts,
