@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from muster.definition import several_gpus
 from muster.definition.checks.limits import default_of, qos_of_users, takes
+from muster.definition.checks.queue_places import queue_places, submit_bounds
 from muster.definition.checks.slurm import parameter_name, parameter_words
 from muster.definition.definition import Definition
 from muster.definition.longest_wall import below_defaults, longest_wall
 from muster.definition.problems import counted
-from muster.definition.queue_places import queue_places, submit_bounds
 from muster.definition.schema.ceph import Ceph
 from muster.definition.schema.cloud import Cloud
 from muster.definition.schema.cluster import Cluster
@@ -135,13 +135,9 @@ def _unbounded_jobs(definition: Definition) -> Iterator[str]:
 
     No error: `max_submit_jobs: null` says so.
     """
-    cluster = definition.cluster
-    # Where each QoS has a bound, it holds in place of those of accounts.
-    bounds = [qos.max_submit_jobs_per_user for qos in cluster.qos.values()]
-    is_bounded = "normal" in cluster.qos and None not in bounds
-    if is_bounded or not definition.hosts.groups.get("database"):
+    if not definition.hosts.groups.get("database"):
         return
-    free = sorted({user for _, user, bound in submit_bounds(definition) if bound is None})
+    free = sorted({user for user, _, bound in submit_bounds(definition) if bound is None})
     if free:
         yield (
             f"scheduling.max_submit_jobs: nothing bounds the jobs of {_first_of(free)}, "

@@ -40,7 +40,6 @@ LAYERS = {
         {"checks"},
         {"sources", "secret_values", "indentation", "requirements"},
         {"hosts_file", "inventory_files", "secret_names", "examples", "limited"},
-        {"queue_places"},
         {"schema_errors", "definition"},
         {"repeats"},
         {"yaml_file", "problems", "spelling", "job_shares"},

@@ -6,10 +6,10 @@ from math import isfinite
 from typing import Any
 
 from muster.definition.checks.limits import NORMAL, accounts_above, allowed, associations, usable
+from muster.definition.checks.queue_places import SUBMIT_IN_PLACE, queue_places, submit_bounds
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
-from muster.definition.queue_places import queue_places, submit_bounds
 from muster.definition.schema import times
 from muster.definition.schema.limits import Association, Qos, Tres, TresMinutes
 from muster.definition.yaml_file import KeyPath
@@ -67,7 +67,7 @@ OF_THE_SAME = (
 """Of a user against the account, of an account against those above."""
 IN_PLACE = {
     "max_jobs": ("max_jobs_per_user", "max_jobs_per_account"),
-    "max_submit_jobs": ("max_submit_jobs_per_user", "max_submit_jobs_per_account"),
+    "max_submit_jobs": SUBMIT_IN_PLACE,
 }
 """Limits of a QoS that go before one of accounts, where it has another name."""
 # fmt: on
@@ -288,32 +288,16 @@ def queue_of_one(d: Definition) -> Iterator[Finding]:
             return  # has an error already, or a suffix
         places = int(text)
     total: dict[str, int] = {}
-    for _, user, bound in submit_bounds(d):
+    for user, _, bound in submit_bounds(d):
         total[user] = total.get(user, 0) + (bound or 0)
     name, most = max(total.items(), key=lambda item: item[1], default=("", 0))
-    if most >= places:
-        paths = _paths_of_bounds(d, name)
+    if total and most >= places:
+        bounds = {path: bound or 0 for user, path, bound in submit_bounds(d) if user == name}
+        largest = max(bounds, key=bounds.__getitem__)
         yield Finding(
-            ("slurm", given) if given else paths[0],
+            ("slurm", given) if given else largest,
             f"{name} may have {most} jobs, and the queue has {places} places (MaxJobCount), so all "
-            f"others are refused when it is full; {'.'.join(map(str, paths[0]))} bounds them",
+            f"others are refused when it is full; {'.'.join(map(str, largest))} bounds them",
             "lower that" if given is None else "lower that, or raise MaxJobCount",
-            other=paths[0] if given else (),
+            other=largest if given else (),
         )
-
-
-def _paths_of_bounds(d: Definition, user: str) -> list[KeyPath]:
-    """Where the bounds of a person's jobs are written, the largest first."""
-    found: dict[KeyPath, int] = {}
-    for account, who, bound in submit_bounds(d):
-        if who != user or bound is None:
-            continue
-        own = d.cluster.accounts[account].associations.get(user)
-        path: KeyPath = ("scheduling",)
-        if own and own.max_submit_jobs is not None:
-            path = ("accounts", account, "associations", user)
-        else:
-            above = accounts_above(d, account)
-            path = next((p for p, one in above if one.max_submit_jobs is not None), path)
-        found[*path, "max_submit_jobs"] = bound
-    return sorted(found, key=found.__getitem__, reverse=True)

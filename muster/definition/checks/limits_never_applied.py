@@ -18,6 +18,7 @@ from muster.definition.checks.limits import (
     qos_of_users,
     takes,
 )
+from muster.definition.checks.queue_places import OF_ALL, bound_of_association
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
 from muster.definition.schema import times
@@ -118,7 +119,7 @@ def _lists(d: Definition) -> dict[str, set[tuple[str, ...]]]:
 
 @check("limit-hidden-by-qos")
 def limit_hidden_by_qos(d: Definition) -> Iterator[Finding]:
-    """A limit of an account or user that each QoS of its jobs has too: that of the QoS goes first.
+    """A limit of accounts or users that each QoS of their jobs has too: that of the QoS goes first.
 
     In SLURM the first of the partition's QoS, the job's QoS, the user and the accounts that has a
     limit gives it, also one of all jobs together (`grp_tres`, `grp_jobs`...).
@@ -140,6 +141,15 @@ def limit_hidden_by_qos(d: Definition) -> Iterator[Finding]:
             same = amount[0] in _OF_A_JOB and {given for _, given in found} == {allows}
             if found and not same:
                 yield _hidden((*path, *amount), sorted(where for where, _ in found))
+    if "max_submit_jobs" in d.cluster.scheduling.model_fields_set:
+        bound = {
+            tuple(names)
+            for account, user, names in qos_of_users(d)
+            if bound_of_association(d, account, user)[0] == OF_ALL
+        }
+        found = _in_all([jobs.held(names) for names in bound]).get(("max_submit_jobs",), set())
+        if found and d.cluster.scheduling.max_submit_jobs:
+            yield _hidden(OF_ALL, sorted(where for where, _ in found))
 
 
 def _hidden(path: KeyPath, by: list[KeyPath]) -> Finding:

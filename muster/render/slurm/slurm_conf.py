@@ -1,7 +1,7 @@
 """The parameters of slurm.conf that are not nodes and partitions."""
 
+from muster.definition.checks.queue_places import queue_places
 from muster.definition.definition import Definition
-from muster.definition.queue_places import queue_places
 from muster.definition.schema.base import Scalar
 from muster.render.slurm.job_submit import has_job_submit
 from muster.render.slurm.node_lines import gpu_sets, gpu_types, gres_names

@@ -126,8 +126,15 @@ def test_people_who_can_fill_the_queue_are_warned_of() -> None:
     # Of the account, or in each QoS.
     bounded = {"lab": {"users": ["ada"], "max_submit_jobs": 9}}
     assert said(scheduling={"max_submit_jobs": None}, accounts=bounded) == []
-    qos = {"normal": {"max_submit_jobs_per_user": 9}}
-    assert said(scheduling={"max_submit_jobs": None}, qos=qos) == []
+    for key in ("max_submit_jobs_per_user", "max_submit_jobs_per_account", "grp_submit_jobs"):
+        qos: dict[str, Any] = {"normal": {key: 9}}
+        assert said(scheduling={"max_submit_jobs": None}, qos=qos) == []
+    (line,) = said(
+        scheduling={"max_submit_jobs": None},
+        qos=qos | {"low": {}},
+        accounts={"lab": {"users": ["ada"], "qos": ["normal", "low"]}},
+    )
+    assert line.startswith("scheduling.max_submit_jobs: nothing bounds the jobs of ada, who can")
 
 
 @pytest.mark.parametrize(

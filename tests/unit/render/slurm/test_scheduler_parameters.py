@@ -88,10 +88,11 @@ def test_the_queue_grows_with_people_and_what_they_may_submit(lab):
     everybody = [f"student{number}" for number in range(30)]
     people = {name: {"uid": 30000 + number} for number, name in enumerate(everybody)}
 
-    def places(**account: Any) -> int:
+    def places(kinds: dict[str, Any] | None = None, **account: Any) -> int:
         change = {
             "users": {"people": people},
             "accounts": {"class": {"users": everybody, **account}},
+            "qos": kinds or {},
         }
         return int(keys(lab(change))["MaxJobCount"])
 
@@ -99,6 +100,10 @@ def test_the_queue_grows_with_people_and_what_they_may_submit(lab):
     assert places(max_submit_jobs=10) == 20000
     assert places(associations={"student0": {"max_submit_jobs": 12001}}) == 80000
     assert places(max_submit_jobs=9000) == 100000
+    # Jobs of a QoS with a bound of its own are not counted for that of the account.
+    of_each = {"bulk": {"max_submit_jobs_per_user": 500}}
+    assert places(of_each, qos=["normal", "bulk"]) == 80000
+    assert places(of_each, qos=["bulk"]) == 20000
 
 
 def test_backfill_looks_30_days_ahead_for_jobs_without_a_limit(lab):
