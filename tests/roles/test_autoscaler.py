@@ -9,6 +9,7 @@ import shlex
 import time
 
 import pytest
+from waiting import wait_for
 
 SLURM = "setpriv --reuid=slurm --regid=slurm --clear-groups --reset-env"
 SPOOL = "/var/spool/muster-autoscaler"
@@ -40,6 +41,9 @@ def shown(host, name: str) -> str:
 
 def test_a_job_requests_its_nodes_and_they_are_released_with_a_reason(host, journal):
     """From sbatch to the node's reason, through everything but the cloud."""
+    # A job that finds its nodes powering down is looked at again a minute later.
+    off = "sinfo --noheader --nodes=lab-debug-[0-1] --format=%t"
+    assert wait_for(host, off, "idle~") == "idle~"
     job = host.check_output(
         "cd /tmp && sbatch --parsable --nodes=2 --nodelist=lab-debug-[0-1] --wrap true"
     )
