@@ -84,6 +84,7 @@ def test_what_a_crash_left_is_removed_with_the_job_or_after_the_boot(private: An
         ("/usr/lib/x86_64-linux-gnu/slurm-wlm/job_container_tmpfs.so", True),
         ("/usr/lib/x86_64-linux-gnu/slurm-wlm/namespace_tmpfs.so", True),
         ("/usr/lib/x86_64-linux-gnu/slurm-wlm/job_container_none.so", False),
+        ("/usr/lib/x86_64-linux-gnu/slurm-wlm/job_container_tmpfs.so (deleted)", True),
     ],
 )
 def test_what_counts_is_what_slurmd_has_loaded(

@@ -26,6 +26,12 @@ LATER = math.inf
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to somebody, as root")
 
 
+@pytest.fixture(autouse=True)
+def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(scratch, "MARKS", str(tmp_path / "marks"))
+    return tmp_path / "marks"
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "scratch"
@@ -37,7 +43,7 @@ def make(root: Path, job: str = "7", booted: float = 0) -> Path:
 
 
 def left(root: Path) -> list[str]:
-    return sorted(path.name for path in root.iterdir())
+    return sorted(path.name for path in root.iterdir() if path.name != scratch.OWN)
 
 
 @as_root
@@ -116,9 +122,74 @@ def test_what_vanishes_or_can_t_be_removed_does_not_keep_a_job_from_its_folder(
 @as_root
 def test_what_changed_since_the_boot_is_left_alone(root: Path) -> None:
     make(root, "7")
-    # The clock may have been wrong by some minutes then.
-    make(root, "9", booted=time.time() + scratch.CLOCK_S / 2)
+    make(root, "9", booted=time.time() - 60)
     assert left(root) == ["7", "9"]
+
+
+@as_root
+def test_a_job_that_began_since_the_boot_keeps_its_folder_whatever_the_clock_said(
+    root: Path, marks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "tmp_fs", lambda: str(root))
+    monkeypatch.setattr(scratch, "has_plugin", lambda _: True)
+    monkeypatch.setattr(scratch, "private_tmp", lambda *_: str(root / ".private-tmp/node1"))
+    monkeypatch.setattr(scratch, "boot_time", lambda: LATER)
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(UID)}
+    assert scratch.main(["prolog"], job) == 0
+    assert make(root, "9", booted=LATER).is_dir()
+    assert left(root) == [".private-tmp", "7", "9"]
+    assert scratch.main(["epilog"], job) == 0
+    assert list(marks.iterdir()) == []
+    assert left(root) == [".private-tmp", "9"]
+
+
+@as_root
+def test_what_was_left_does_not_keep_a_job_waiting_one_by_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in ("7", "8", "77"):
+        make(root, job)
+    waited: list[float] = []
+
+    def slow(_: object, __: list[str], seconds: float) -> bool:
+        waited.append(seconds)
+        time.sleep(min(seconds, 0.2))
+        return False
+
+    monkeypatch.setattr(scratch, "PROLOG_S", 0.3)
+    monkeypatch.setattr(scratch.Scratch, "_run", slow)
+    make(root, "9", booted=LATER)
+    assert waited[0] > waited[1] > waited[2] == 0
+
+
+@as_root
+def test_folders_of_others_are_not_taken_for_those_of_jobs(root: Path) -> None:
+    (root / "2024").mkdir(parents=True)
+    root.chmod(0o755)
+    (root / "2024/data").touch()
+    for try_ in (make, lambda at: scratch.Scratch(str(at), LATER).check()):
+        with pytest.raises(scratch.ScratchError, match="has 2024, which job 2024 would replace"):
+            try_(root)
+    assert (root / "2024/data").exists()
+    (root / "2024").rename(root / "old")
+    make(root, "7")
+    assert make(root, "2024").is_dir()
+
+
+def test_a_disk_without_room_for_people_is_full(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root could still write there: ext4 keeps 5 % for it."""
+    room = SimpleNamespace(f_blocks=1000, f_bavail=0, f_frsize=4096, f_favail=9)
+    scratch.Scratch(str(root)).check()
+    monkeypatch.setattr(scratch.os, "statvfs", lambda _: room)
+    with pytest.raises(scratch.ScratchError, match="No space left on device"):
+        scratch.Scratch(str(root)).check()
+    with pytest.raises(scratch.ScratchError, match=r"no scratch for job 7: .*No space left"):
+        make(root)
+    # What has no size, such as a file system in user space.
+    room.f_blocks = 0
+    scratch.Scratch(str(root)).check()
 
 
 @as_root
@@ -324,11 +395,37 @@ def test_who_fills_the_disk_is_named(
         raise OSError(error, os.strerror(error))
 
     root.chmod(0o755)
+    (root / scratch.OWN).touch()
     monkeypatch.setattr(scratch.os, "mkdir", mkdir)
-    monkeypatch.setattr(scratch.os, "statvfs", lambda _: SimpleNamespace(f_favail=free))
+    room = SimpleNamespace(f_blocks=0, f_favail=free)
+    monkeypatch.setattr(scratch.os, "statvfs", lambda _: room)
     pattern = f"^no folder can be made in {root}: {os.strerror(error)}{blame}$"
     with pytest.raises(scratch.ScratchError, match=pattern):
         scratch.Scratch(str(root)).check()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "blame"),
+    [
+        ({"7": 10, "8": 900, "77": math.inf}, "job 8 of root has most of what is in there, but "),
+        ({"8": math.inf, "77": math.inf}, "job 77 of root and job 8 of root could not be counted"),
+        ({}, None),
+    ],
+)
+def test_of_bytes_nobody_is_blamed_who_was_not_counted(
+    root: Path, monkeypatch: pytest.MonkeyPatch, sizes: dict[str, float], blame: str | None
+) -> None:
+    """Many small files take long to count, and may be little."""
+    for job in sizes:
+        (root / job).mkdir(parents=True)
+    root.mkdir(exist_ok=True)
+    found = {f"{root}/{job}": size for job, size in sizes.items()}
+    monkeypatch.setattr(scratch, "measure", lambda *_: found)
+    monkeypatch.setattr(scratch, "login", lambda _: "root")
+    said = scratch.Scratch(str(root))._most(OSError(errno.ENOSPC, ""))
+    assert len(said) == (blame is not None)
+    assert blame is None or said[0].startswith(blame)
+    assert blame is None or said[0].endswith(" could not be counted in time")
 
 
 def test_who_is_still_counted_has_most() -> None:

@@ -15,8 +15,8 @@ things that SLURM does not. A job that started before slurmd loaded that plugin 
 and its later steps would fail because they look for it: a link leads them to the /tmp of the node.
 And what is still there when a job has ended is removed, or the job could not be queued again.
 
-What a crashed node left is removed by the first prologs after its boot: whatever changed last
-before the boot belongs to no job that runs.
+What a crashed node left is removed by the first prologs after its boot. Jobs that began since have
+a mark in /run, whatever the clock said when their folders were made.
 
 Python's standard library alone: it runs with the system's Python 3.10 and later.
 """
@@ -34,6 +34,7 @@ import sys
 import syslog
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 # What slurmd fetched from the controller, or on the controller itself what is written there.
 CONFIGURATIONS = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
@@ -55,9 +56,13 @@ COUNT_S = 4.0
 PROLOG_S = 5.0
 EPILOG_S = 600.0
 """How long to wait for a removal; it then continues, and the space is free later."""
-CLOCK_S = 600.0
-"""By how much a clock may have been wrong when a folder was made: munge lets no job start on a node
-whose clock is off by its time to live, 300 s (munged(8))."""
+LEAST_BYTES = 128 << 10
+"""With less room for people a disk is full. Root alone could go on: ext4 keeps 5 % for it."""
+
+MARKS = "/run/muster-scratch"
+"""A file for each job that has begun here since the boot."""
+OWN = ".muster"
+"""A file in the folder of the jobs' folders: whatever has a number there is a job's."""
 
 NUMBER = re.compile(r"[0-9]+")
 REMOVED = re.compile(r"\.[0-9]+\.[0-9]+")
@@ -103,7 +108,9 @@ def has_plugin(process: int, proc: str = "/proc") -> bool:
     try:
         while process > 1:
             with open(f"{proc}/{process}/maps", encoding="utf-8", errors="replace") as file:
-                if any(line.rstrip().endswith(PLUGINS) for line in file):
+                # The kernel adds that its file was replaced, as by an update.
+                loaded = (line.rstrip().removesuffix(" (deleted)") for line in file)
+                if any(path.endswith(PLUGINS) for path in loaded):
                     return True
             with open(f"{proc}/{process}/status", encoding="utf-8", errors="replace") as file:
                 process = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
@@ -143,6 +150,7 @@ class Scratch:
             # From the same job, which was requeued when the node had crashed.
             if os.path.lexists(path):
                 self._remove(self._hide(job), PROLOG_S)
+            self._refuse_full()
             os.mkdir(path, 0o700)
             os.chown(path, uid, -1, follow_symlinks=False)
         except OSError as error:
@@ -153,6 +161,7 @@ class Scratch:
         try:
             os.makedirs(self.root, mode=0o755, exist_ok=True)
             self._check()
+            self._refuse_full()
             path = os.path.join(self.root, f".check.{os.getpid()}")
             os.mkdir(path, 0o700)
             os.rmdir(path)
@@ -170,13 +179,19 @@ class Scratch:
         words += ["--inodes"] if is_full_of_files else []
         paths = [entry.path for entry in os.scandir(self.root) if NUMBER.fullmatch(entry.name)]
         paths += glob.glob(f"{private_tmp(self.root, '*')}/*/.[0-9]*")
-        # Who is still counted at the end has most.
         sizes = measure({path: [*words, "--", path] for path in paths}, COUNT_S)
-        if not sizes:
-            return []
-        path = max(sizes, key=lambda path: sizes[path])
-        whose = f"job {os.path.basename(path).lstrip('.')} of {login(os.lstat(path).st_uid)}"
-        return [f"{whose} has most {'files' if is_full_of_files else 'of what is in there'}"]
+        whose = {
+            path: f"job {os.path.basename(path).lstrip('.')} of {login(os.lstat(path).st_uid)}"
+            for path in sorted(sizes, key=lambda path: sizes[path], reverse=True)
+        }
+        if is_full_of_files:
+            # Who is still counted at the end has most.
+            return [f"{job} has most files" for job in whose.values()][:1]
+        counted = [job for path, job in whose.items() if sizes[path] < math.inf]
+        others = [job for path, job in whose.items() if sizes[path] == math.inf]
+        late = f"{' and '.join(sorted(others))} could not be counted in time" if others else ""
+        most = f"{counted[0]} has most of what is in there" if counted else ""
+        return [", but ".join(filter(None, [most, late]))] if whose else []
 
     def clear(self, job: str) -> None:
         """Remove the folder of a job, if it has one."""
@@ -189,31 +204,51 @@ class Scratch:
 
     def sweep(self) -> None:
         """Remove what is left from before this boot; what can't be removed fails no job."""
+        # One after the other could keep a job waiting for minutes; what is late goes on.
+        end = time.monotonic() + PROLOG_S
         for name in os.listdir(self.root):
             try:
-                self._sweep(name)
+                self._sweep(name, max(0.0, end - time.monotonic()))
             except FileNotFoundError:
                 continue  # A prolog or an epilog beside this one has removed it.
             except OSError as error:
                 say(f"{name} from before the boot stays: {error}")
 
-    def _sweep(self, name: str) -> None:
+    def _sweep(self, name: str, seconds: float) -> None:
         path = os.path.join(self.root, name)
-        if os.lstat(path).st_ctime > self.booted - CLOCK_S:
+        if os.lstat(path).st_ctime > self.booted:
             return
-        if NUMBER.fullmatch(name):
-            self._remove(self._hide(name), PROLOG_S)
+        if NUMBER.fullmatch(name) and not os.path.lexists(f"{MARKS}/{name}"):
+            self._remove(self._hide(name), seconds)
         elif REMOVED.fullmatch(name):
-            self._remove(path, PROLOG_S)
+            self._remove(path, seconds)
+
+    def _refuse_full(self) -> None:
+        """Raise OSError where people could write nothing."""
+        room = os.statvfs(self.root)
+        # Some file systems say nothing of their size.
+        if room.f_blocks and room.f_bavail * room.f_frsize < LEAST_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _check(self) -> None:
-        """Refuse a folder in which people could replace each other's files."""
+        """Refuse a folder with folders of others, or where people could replace files of others."""
         state = os.stat(self.root)
         sticky = state.st_mode & stat.S_ISVTX
         if state.st_uid != 0 or (state.st_mode & 0o022 and not sticky):
             raise ScratchError(
                 f"{self.root} is not root's alone to write to; chown root and chmod 0755 it"
             )
+        own = os.path.join(self.root, OWN)
+        if os.path.lexists(own):
+            return
+        numbers = sorted(name for name in os.listdir(self.root) if NUMBER.fullmatch(name))
+        # They may be of jobs whose prologs came between.
+        if numbers and not os.path.lexists(own):
+            raise ScratchError(
+                f"{self.root} has {numbers[0]}, which job {numbers[0]} would replace; move it to "
+                "where no jobs have their folders"
+            )
+        os.close(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
     def _hide(self, job: str) -> str:
         """Move a job's folder aside; a link is renamed, not followed (rename(2))."""
@@ -371,6 +406,21 @@ def unmount(path: str) -> int:
     return 0
 
 
+def mark(job: str) -> None:
+    """Say that a job has begun since the boot. Raises ScratchError."""
+    try:
+        os.makedirs(MARKS, mode=0o700, exist_ok=True)
+        os.close(os.open(f"{MARKS}/{job}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise ScratchError(f"no mark for job {job}: {error}; look at /run") from error
+
+
+def unmark(job: str) -> None:
+    """Say that nothing of a job is left here."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{MARKS}/{job}")
+
+
 def check(root: str | None, private: PrivateTmp | None) -> int:
     """Say whether jobs can have folders, nothing if they need none; return the exit status."""
     try:
@@ -418,6 +468,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             is_private = any(setting(key) for key in ("JobContainerType", "NamespaceType"))
             return check(root, private if is_private else None)
         if arguments == ["prolog"]:
+            mark(job)
             if root is not None:
                 Scratch(root).make(job, int(uid))
             prepare(private, job, plugin=has_plugin(os.getppid()))
@@ -425,6 +476,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             if root is not None:
                 Scratch(root).clear(job)
             private.clear(job)
+            unmark(job)
     except ScratchError as error:
         say(str(error))
         # An epilog that fails drains the node, which can run the next jobs as before.
