@@ -257,7 +257,7 @@ def test_an_image_for_another_architecture_does_not_come_in(three: Site) -> None
 
 def test_a_full_disk_of_a_node_is_a_sentence(three: Site) -> None:
     node = three.clients[1]
-    node.check("mount -t tmpfs -o size=200k tmpfs /scratch")
+    node.check("mount -t tmpfs -o size=1200k tmpfs /scratch")
     try:
         done = run(three, "bob", "busybox:1 true", "--nodelist=node2")
         assert "takes no more files (the disk is full)" in done.stderr

@@ -56,7 +56,7 @@ COUNT_S = 4.0
 PROLOG_S = 5.0
 EPILOG_S = 600.0
 """How long to wait for a removal; it then continues, and the space is free later."""
-LEAST_BYTES = 128 << 10
+LEAST_BYTES = 1 << 20
 """With less room for people a disk is full. Root alone could go on: ext4 keeps 5 % for it."""
 
 MARKS = "/run/muster-scratch"
