@@ -270,11 +270,16 @@ def test_how_it_is_called(capsys):
     assert "muster-health [prolog]" in capsys.readouterr().err
 
 
+# Where nothing is mounted, stat sees the file system below, which always answers.
 STALE = """
-if [ -e {root}/mounted ]; then echo nfs; else
-    echo "stat: cannot read file system information for '/home/.': Stale file handle" >&2; exit 1
+if ! grep -q ' /home ' {root}/proc/self/mountinfo; then echo ext2/ext3
+elif [ -e {root}/fresh ]; then echo nfs
+else echo "stat: cannot read file system information for '/home/.': Stale file handle" >&2; exit 1
 fi
 """
+UNMOUNT = "sed -i '/ .home /d' {root}/proc/self/mountinfo"
+MOUNTS = f"echo '{MOUNT.strip()}' >>{{root}}/proc/self/mountinfo; touch {{root}}/fresh"
+UNITS = "echo Requires=home.mount; echo RequiresMountsFor=/home"
 
 
 @pytest.fixture
@@ -282,7 +287,23 @@ def stale(machine: Machine) -> Machine:
     """A node whose server was recreated: what is mounted then is another folder."""
     machine.mounted(MOUNT)
     machine.command("stat", STALE.format(root=machine.root))
-    machine.command("umount", "")
+    machine.command("umount", UNMOUNT.format(root=machine.root))
+    return machine
+
+
+def starts(machine: Machine, script: str) -> None:
+    """Let systemd have a unit for /home, whose start is `script`."""
+    script = script.format(root=machine.root)
+    machine.command("systemctl", f'[ "$1" = show ] && {{ {UNITS}; exit; }}; {script}')
+
+
+def vm(machine: Machine, script: str) -> Machine:
+    """Make a machine a VM, without units for its mounts; `script` is what mount does."""
+    (machine.root / "run/muster-node").mkdir(parents=True)
+    (machine.root / "run/muster-node/mounts.json").write_text(
+        '[{"source": "c:/home", "path": "/home", "type": "nfs4", "options": "rw,hard"}]'
+    )
+    machine.command("mount", script.format(root=machine.root))
     return machine
 
 
@@ -291,28 +312,64 @@ def called(machine: Machine) -> list[str]:
 
 
 def test_a_stale_folder_is_mounted_again_and_the_node_stays(stale, capsys):
-    shown = "echo Requires=home.mount; echo RequiresMountsFor=/home"
-    stale.command("systemctl", f'[ "$1" = show ] && {{ {shown}; exit; }}; >{stale.root}/mounted')
+    starts(stale, MOUNTS)
     assert stale.check() == 0
     lines = called(stale)
     assert lines.index("umount --lazy /home") < lines.index("systemctl start /home")
-    assert "storage /home        healthy    nfs4, answers\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "muster-health: mounted again because it was stale: /home\n" in out
+    assert "storage /home        healthy    nfs4, answers\n" in out
     assert stale.told() == [ASKED]
 
 
 def test_a_vm_mounts_it_as_at_its_boot(stale):
-    (stale.root / "run/muster-node").mkdir(parents=True)
-    (stale.root / "run/muster-node/mounts.json").write_text(
-        '[{"source": "c:/home", "path": "/home", "type": "nfs4", "options": "rw,hard"}]'
-    )
-    stale.command("mount", f">{stale.root}/mounted")
-    assert stale.check() == 0
+    assert vm(stale, MOUNTS).check() == 0
     assert "mount -t nfs4 -o rw,hard c:/home /home" in called(stale)
 
 
-def test_a_folder_that_stays_stale_drains_the_node(stale):
+@pytest.mark.parametrize("start", ["echo 'Job for home.mount failed.' >&2; exit 1", HANG])
+def test_a_stale_folder_that_can_t_be_mounted_again_drains_the_node(stale, start, capsys):
+    starts(stale, start)
+    assert stale.check(total_s=8, ask_s=2) == 1
+    why = "storage /home: it is not mounted; its mount unit says why"
+    assert stale.told()[1:] == [f"update nodename=n1 state=drain reason={PREFIX}{why}"]
+    assert "mounted again" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("mount", "said"),
+    [
+        (
+            "echo 'mount.nfs4: Connection refused' >&2; exit 32",
+            "mount: mount.nfs4: Connection refused",
+        ),
+        (HANG, "mount does not answer"),
+    ],
+)
+def test_of_a_vm_the_drain_says_what_mount_says(stale, mount, said):
+    vm(stale, mount)
+    assert stale.check(total_s=8, ask_s=2) == 1
+    why = f"storage /home: it is not mounted; {said}"
+    assert stale.told()[1:] == [f"update nodename=n1 state=drain reason={PREFIX}{why}"]
+    # Another check finds nothing mounted, and does not forget it.
+    stale.record(state="IDLE+DRAIN", reason=f"{PREFIX}{why}")
+    assert (stale.check(total_s=8, ask_s=2), stale.told()) == (1, [ASKED])
+
+
+def test_a_vm_mounts_what_is_missing_and_comes_back(stale, capsys):
+    stale.mounted("")
+    reason = f"{PREFIX}storage /home: it is not mounted; mount: mount.nfs4: Connection refused"
+    stale.record(state="IDLE+DRAIN", reason=reason)
+    assert vm(stale, MOUNTS).check() == 0
+    assert "storage /home        healthy    nfs4, answers\n" in capsys.readouterr().out
+    assert stale.told()[1:] == ["update nodename=n1 state=resume reason=muster: well again"]
+    assert not any(line.startswith("umount") for line in called(stale))
+
+
+def test_a_stale_folder_that_nothing_would_mount_again_stays_and_drains_the_node(stale):
     assert stale.check() == 1
     assert any("its file handle is stale" in told for told in stale.told())
+    assert not any(line.startswith("umount") for line in called(stale))
 
 
 def test_a_folder_that_is_away_is_not_unmounted(stale):

@@ -24,7 +24,7 @@ ANSWERS = Reading(0, "nfs\n")
 def results(shown=SHOWN, mountinfo=MOUNTINFO, vm="", **readings):
     needs, mounts = storage.wanted(shown, vm), storage.mounted(mountinfo)
     paths = storage.looks(needs, mounts)
-    said = {path: readings.get(path.rpartition("/")[2], ANSWERS) for path in paths}
+    said = {path: readings.get(path.rpartition("/")[2], ANSWERS) for path in paths} | readings
     return {
         finding.check: f"{finding.state}: {finding.why}"
         for finding in storage.findings(needs, mounts, said)
@@ -50,7 +50,8 @@ def test_a_look_asks_ceph_s_metadata_server_and_not_what_is_remembered(kind):
 
 def test_a_folder_that_is_not_mounted():
     without = "\n".join(line for line in MOUNTINFO.splitlines() if " /home " not in line)
-    assert results(mountinfo=without)["storage /home"].startswith("broken: it is not mounted")
+    said = "broken: it is not mounted; its mount unit says why"
+    assert results(mountinfo=without)["storage /home"] == said
 
 
 @pytest.mark.parametrize(
@@ -88,8 +89,9 @@ def test_what_a_look_says(reading, said):
 def test_a_vm_has_its_list_from_its_boot():
     shown = "Requires=sysinit.target -.mount\nRequiresMountsFor=/var/tmp\n"
     folders = [{"path": path, "type": "nfs4"} for path in ("/home", "/apps")]
-    assert results(shown, vm=json.dumps(folders)) == {
-        "storage /apps": "broken: it is not mounted; its mount unit says why",
+    refused = {storage.mounting("/apps"): Reading(32, "mount.nfs4: Connection refused\n")}
+    assert results(shown, vm=json.dumps(folders), **refused) == {
+        "storage /apps": "broken: it is not mounted; mount: mount.nfs4: Connection refused",
         "storage /home": "healthy: nfs4, answers",
     }
 

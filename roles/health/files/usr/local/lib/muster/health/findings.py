@@ -41,9 +41,13 @@ def one_line(text: str, most: int = 120) -> str:
 
 def unchecked(check: str, reading: Reading, program: str) -> Finding:
     """Return the finding of a program that said nothing of use."""
+    return Finding(check, UNCHECKED, failure(reading, program))
+
+
+def failure(reading: Reading, program: str) -> str:
+    """Return why a program did not do what it was run for."""
     if reading.missing:
-        return Finding(check, UNCHECKED, f"{program} is not installed")
+        return f"{program} is not installed"
     if reading.late:
-        return Finding(check, UNCHECKED, f"{program} does not answer")
-    said = one_line(reading.text) or f"exit status {reading.status}"
-    return Finding(check, UNCHECKED, f"{program}: {said}")
+        return f"{program} does not answer"
+    return f"{program}: {one_line(reading.text) or f'exit status {reading.status}'}"

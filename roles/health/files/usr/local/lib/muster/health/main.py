@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from . import gpus, guard, record, scratch, storage, xids
 from .commands import Commands
@@ -93,10 +93,10 @@ class Check:
 
     def _look(self, shown: Reading, known: record.Record | None) -> list[Finding]:
         """Return the findings; all commands run side by side."""
-        needs = storage.wanted(shown.text, self._read(storage.VM_MOUNTS))
-        mounts = storage.mounted(self._read(storage.MOUNTINFO))
-        paths = storage.looks(needs, mounts)
-        commands = {path: storage.look(path, mounts[path]) for path in paths}
+        vm_mounts = self._read(storage.VM_MOUNTS)
+        needs = storage.wanted(shown.text, vm_mounts)
+        mounts = self._mounted()
+        commands = _looks(needs, mounts) | _mounts(storage.missing(needs, mounts), vm_mounts)
         commands[scratch.CHECK] = [self._path(scratch.PROGRAM), "check"]
         if known and known.gpus:
             commands |= gpus.COMMANDS | xids.COMMANDS
@@ -104,11 +104,17 @@ class Check:
         guarded = bool(self._read(guard.RULES))
         commands |= guard.COMMANDS if guarded else {}
         readings = self.commands.run(commands, self._left())
-        stale = storage.stale({path: readings[path] for path in paths})
+        stale = storage.stale(needs, readings)
         if stale and self._left() > self.ask_s:
-            readings |= self._mount_again({path: commands[path] for path in stale})
+            readings |= self._mount_again(stale, vm_mounts)
+            readings = {key: readings[key] for key in readings if key not in stale}
+        # Not of what was mounted before: a folder that is not mounted answers too.
+        mounts = self._mounted()
+        looks = _looks(needs, mounts)
+        new = {path: looks[path] for path in looks if path not in readings}
+        readings |= self.commands.run(new, self._left())
         findings = [] if shown.status == 0 else [storage.unknown(shown)]
-        findings += storage.findings(needs, mounts, {path: readings[path] for path in paths})
+        findings += storage.findings(needs, mounts, readings)
         if guarded:
             findings.append(guard.finding(readings))
         findings += scratch.findings(readings[scratch.CHECK])
@@ -122,14 +128,18 @@ class Check:
         """Seconds left for checks: slurmctld must still be asked and updated."""
         return self.end - time.monotonic() - 2 * self.ask_s
 
-    def _mount_again(self, looks: Mapping[str, list[str]]) -> dict[str, Reading]:
-        """Mount folders whose handle is stale again; return the results of a second check."""
-        vm_mounts = self._read(storage.VM_MOUNTS)
-        self.commands.run({f"unmount {path}": storage.unmount(path) for path in looks}, self.ask_s)
-        again = {f"mount {path}": storage.mount(path, vm_mounts) for path in looks}
-        self.commands.run(again, self._left())
-        print(f"muster-health: mounted again because it was stale: {' '.join(looks)}", flush=True)
-        return self.commands.run(looks, self._left())
+    def _mount_again(self, paths: list[str], vm_mounts: str) -> dict[str, Reading]:
+        """Mount folders whose handle is stale again; return what mounting them said."""
+        self.commands.run({f"unmount {path}": storage.unmount(path) for path in paths}, self.ask_s)
+        readings = self.commands.run(_mounts(paths, vm_mounts), self._left())
+        again = [path for path in paths if readings[storage.mounting(path)].status == 0]
+        if again:
+            said = "mounted again because it was stale"
+            print(f"muster-health: {said}: {' '.join(again)}", flush=True)
+        return readings
+
+    def _mounted(self) -> dict[str, str]:
+        return storage.mounted(self._read(storage.MOUNTINFO))
 
     def _tell(self, known: record.Record | None, findings: list[Finding]) -> bool:
         """Drain or resume the node where needed; return whether slurmctld has the findings."""
@@ -165,6 +175,14 @@ class Check:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.root, name.lstrip("/"))
+
+
+def _looks(needs: storage.Wanted, mounts: Mapping[str, str]) -> dict[str, list[str]]:
+    return {path: storage.look(path, mounts[path]) for path in storage.looks(needs, mounts)}
+
+
+def _mounts(paths: Iterable[str], vm_mounts: str) -> dict[str, list[str]]:
+    return {storage.mounting(path): storage.mount(path, vm_mounts) for path in paths}
 
 
 def _host() -> str:

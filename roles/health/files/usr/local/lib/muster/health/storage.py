@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from .findings import BROKEN, HEALTHY, Finding, Reading, one_line, unchecked
+from .findings import BROKEN, HEALTHY, Finding, Reading, failure, one_line, unchecked
 
 SHOW = [
     *("systemctl", "show", "slurmd.service"),
@@ -35,6 +35,8 @@ class Wanted(NamedTuple):
     """Paths that jobs use; each may lie below a mount."""
     mounts: tuple[str, ...]
     """Paths that must themselves be mounts."""
+    of_vm: tuple[str, ...]
+    """Those of them that have no mount unit."""
 
 
 def wanted(shown: str, vm_mounts: str) -> Wanted:
@@ -45,6 +47,7 @@ def wanted(shown: str, vm_mounts: str) -> Wanted:
     return Wanted(
         tuple(keys.get("RequiresMountsFor", "").split()),
         (*(_path(unit) for unit in units if unit != "-.mount"), *of_vm),
+        of_vm,
     )
 
 
@@ -75,14 +78,27 @@ def look(path: str, kind: str) -> list[str]:
     return ["stat", "--file-system", "--format=%T", f"{path}/."]
 
 
-def stale(readings: Mapping[str, Reading]) -> list[str]:
-    """Return the mounts of `look` whose server no longer knows them, such as a recreated one."""
-    return [path for path, reading in readings.items() if _STALE in reading.text]
+def missing(needs: Wanted, mounts: Mapping[str, str]) -> list[str]:
+    """Return what is to be mounted here: after its boot nothing else does so on a VM."""
+    return [path for path in needs.of_vm if path not in mounts]
+
+
+def stale(needs: Wanted, readings: Mapping[str, Reading]) -> list[str]:
+    """Return the mounts of `look` whose server no longer knows them, such as a recreated one.
+
+    Only those that `mount` can mount again.
+    """
+    return [path for path in needs.mounts if path in readings and _STALE in readings[path].text]
 
 
 def unmount(path: str) -> list[str]:
     """Return the command that takes a mount away at once; what has files open there keeps them."""
     return ["umount", "--lazy", path]
+
+
+def mounting(path: str) -> str:
+    """Return the key of the reading of `mount`."""
+    return f"mount {path}"
 
 
 def mount(path: str, vm_mounts: str) -> list[str]:
@@ -98,12 +114,17 @@ def mount(path: str, vm_mounts: str) -> list[str]:
 def findings(
     needs: Wanted, mounts: Mapping[str, str], readings: Mapping[str, Reading]
 ) -> Iterator[Finding]:
-    """Return what is known of each shared folder; `readings` are those of `look` by path."""
+    """Return what is known of each shared folder.
+
+    `readings` are those of `look` by path, and those of `mount` by `mounting`.
+    """
     for path in needs.mounts:
         if path not in mounts:
-            yield Finding(f"storage {path}", BROKEN, "it is not mounted; its mount unit says why")
-    for path, reading in readings.items():
-        yield _finding(f"storage {path}", mounts[path], reading)
+            tried = readings.get(mounting(path)) if path in needs.of_vm else None
+            why = failure(tried, "mount") if tried else "its mount unit says why"
+            yield Finding(f"storage {path}", BROKEN, f"it is not mounted; {why}")
+    for path in looks(needs, mounts):
+        yield _finding(f"storage {path}", mounts[path], readings[path])
 
 
 def unknown(reading: Reading) -> Finding:
