@@ -104,6 +104,14 @@ def test_storage_that_does_not_answer_drains_the_node(machine):
     assert machine.told()[1:] == [f"update nodename=n1 state=drain reason={PREFIX}{why}"]
 
 
+def test_where_systemd_does_not_answer_no_drain_of_storage_is_lifted(machine, capsys):
+    why = "storage /home: it does not answer; is its server up?"
+    machine.record(state="IDLE+DRAIN", reason=f"{PREFIX}{why}")
+    machine.command("systemctl", HANG)
+    assert (machine.check(ask_s=1), machine.told()) == (0, [ASKED])
+    assert "storage              unchecked  systemctl does not answer" in capsys.readouterr().out
+
+
 def test_a_node_without_gpus_is_asked_nothing_of_them(machine, capsys):
     machine.command("nvidia-smi", "exit 9")
     assert machine.check() == 0

@@ -18,6 +18,7 @@ WELL = Finding("gpus", HEALTHY, "4 of 4")
 LOST = Finding("gpus", BROKEN, "one is lost")
 AWAY = Finding("storage /home", BROKEN, "it does not answer")
 UNKNOWN = Finding("gpus", UNCHECKED, "nvidia-smi is not installed")
+NO_SYSTEMD = Finding("storage", UNCHECKED, "systemctl does not answer")
 OURS = f"{PREFIX}gpus: one is lost"
 BACK = ["state=resume", "reason=muster: well again"]
 
@@ -92,6 +93,13 @@ def test_a_reason_ends_where_its_author_is_named():
             BACK,
             id="what is not checked is not why",
         ),
+        pytest.param(
+            node("IDLE+DRAIN", f"{PREFIX}gpus: one is lost; storage /home: it does not answer"),
+            [WELL, NO_SYSTEMD],
+            [],
+            id="which storage there is can't be checked",
+        ),
+        pytest.param(node("IDLE+DRAIN", OURS), [WELL, NO_SYSTEMD], BACK, id="nor was it why"),
         pytest.param(node("IDLE", OURS), [WELL], [], id="a reason that holds nothing"),
         pytest.param(node("IDLE+DRAIN", "fan is loud", by="ada"), [WELL], [], id="a person's"),
         pytest.param(

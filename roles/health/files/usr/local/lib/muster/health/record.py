@@ -86,7 +86,8 @@ def plan(record: Record, findings: Collection[Finding]) -> list[str]:
     if not (drained and ours):
         return []
     unknown = [finding.check for finding in findings if finding.state == UNCHECKED]
-    if any(f"{check}: " in record.reason for check in unknown):
+    # `storage` is each `storage /PATH`: which ones there are is not known then.
+    if any(f"{check}{end}" in record.reason for check in unknown for end in (": ", " /")):
         return []
     # Not `undrain`: a node that was switched off meanwhile would stay down (ReturnToService=1).
     return ["state=resume", f"reason={WELL}"]
