@@ -1,8 +1,10 @@
 """What muster-quota shows, with the file system's answers made up."""
 
+import errno
 import importlib.machinery
 import importlib.util
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +40,13 @@ def answer(*, gib: int, free_gib: int, files: int, free_files: int) -> SimpleNam
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, SimpleNamespace]:
     """What statvfs says of each path."""
     known = {"/home": answer(gib=900, free_gib=800, files=10_000_000, free_files=9_000_000)}
-    monkeypatch.setattr(quota.os, "statvfs", known.__getitem__)
+
+    def statvfs(path: str) -> SimpleNamespace:
+        if path not in known:
+            raise OSError(errno.ESTALE, "Stale file handle", path)
+        return known[path]
+
+    monkeypatch.setattr(quota.os, "statvfs", statvfs)
     return known
 
 
@@ -95,12 +103,103 @@ def test_projects_are_the_folders_that_my_groups_share(tmp_path: Path) -> None:
         else:
             (tmp_path / name).symlink_to("mine")
     types = {"/": "ext4", str(tmp_path): "nfs4", "/home": "nfs4", "/proc/x": "autofs"}
-    assert list(quota.shared_by_groups(types, "/home")) == [f"{tmp_path}/mine"]
-    assert list(quota.shared_by_groups(types, str(tmp_path))) == []
+    assert list(quota.shared_by_groups(types, "/home", [])) == [f"{tmp_path}/mine"]
+    assert list(quota.shared_by_groups(types, str(tmp_path), [])) == []
     # As in a container.
     (tmp_path / "file").touch()
-    assert list(quota.shared_by_groups({str(tmp_path / "file"): "ext4"}, "/home")) == []
+    assert list(quota.shared_by_groups({str(tmp_path / "file"): "ext4"}, "/home", [])) == []
     if os.geteuid() == 0:
         os.chown(tmp_path / "mine", -1, 20999)
         (tmp_path / "mine").chmod(0o2770)
-        assert list(quota.shared_by_groups({str(tmp_path): "nfs4"}, "/home")) == []
+        assert list(quota.shared_by_groups({str(tmp_path): "nfs4"}, "/home", [])) == []
+
+
+def test_a_mount_may_have_a_space_in_its_path() -> None:
+    line = "33 30 0:42 / /srv/my\\040data rw - nfs4 storage1:/x rw\n"
+    assert quota.mounts(MOUNTS + line)["/srv/my data"] == "nfs4"
+
+
+@dataclass
+class Entry:
+    """An entry of a folder; `state` may be an error."""
+
+    name: str
+    path: str
+    state: SimpleNamespace | OSError
+
+    def stat(self, *, follow_symlinks: bool) -> SimpleNamespace:
+        assert not follow_symlinks
+        if isinstance(self.state, OSError):
+            raise self.state
+        return self.state
+
+
+@pytest.fixture
+def site(answers: dict[str, SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ada's home and two shared folders; of one the server was recreated."""
+    group = SimpleNamespace(st_mode=0o42770, st_gid=os.getegid())
+    states: dict[str, SimpleNamespace | OSError] = {
+        "broken": OSError(errno.EIO, "Input/output error", "/srv/data/broken"),
+        "gone": FileNotFoundError(errno.ENOENT, "No such file or directory", "/srv/data/gone"),
+        "speech": group,
+        "vision": group,
+    }
+
+    def entries(path: str) -> list[Entry]:
+        if path != "/srv/data":
+            raise OSError(errno.ESTALE, "Stale file handle", path)
+        return [Entry(name, f"{path}/{name}", state) for name, state in states.items()]
+
+    monkeypatch.setattr(quota.os, "scandir", entries)
+    types = {"/": "ext4", "/home": "nfs4", "/srv/data": "nfs4", "/srv/more": "nfs4"}
+    monkeypatch.setattr(quota, "mounts", lambda _: types)
+    monkeypatch.setattr(quota.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/home/ada"))
+    answers["/home/ada"] = answer(gib=50, free_gib=1, files=1000, free_files=900)
+    answers["/srv/data"] = answers["/home"]
+    answers["/srv/data/speech"] = answer(gib=20, free_gib=10, files=1000, free_files=900)
+
+
+def test_what_can_t_be_looked_at_hides_nothing_else(
+    site: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert quota.main([]) == 1
+    said = capsys.readouterr()
+    folders = [line.split()[0] for line in said.out.splitlines()]
+    assert folders == ["folder", "/home/ada", "/srv/data/speech"]
+    assert said.err == (
+        "muster-quota: not known: /srv/data/broken (Input/output error), "
+        "/srv/more (Stale file handle), /srv/data/vision (Stale file handle)\n"
+    )
+
+
+def test_a_login_still_warns(site: None, capsys: pytest.CaptureFixture[str]) -> None:
+    quota.main(["--near"])
+    assert capsys.readouterr().out == (
+        "/home/ada is nearly full: 49.0 GiB of 50.0 GiB (98%); remove what you don't need\n"
+    )
+
+
+def test_a_home_that_can_t_be_looked_at_is_not_one_without_a_quota(
+    site: None,
+    answers: dict[str, SimpleNamespace],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    del answers["/home/ada"]
+    monkeypatch.setattr(quota, "shared_by_groups", lambda *_: [])
+    assert quota.main([]) == 1
+    assert capsys.readouterr() == ("", "muster-quota: not known: /home/ada (Stale file handle)\n")
+
+
+def test_who_has_no_home_has_no_quota(
+    site: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def statvfs(path: str) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+    monkeypatch.setattr(quota.os, "statvfs", statvfs)
+    monkeypatch.setattr(quota, "shared_by_groups", lambda *_: [])
+    assert quota.main([]) == 0
+    assert capsys.readouterr() == ("You have no quota here.\n", "")
