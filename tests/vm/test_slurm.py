@@ -91,15 +91,20 @@ def test_while_storage_is_away_writers_wait_and_the_node_gets_no_jobs(
         assert pair.server.check(f"sha256sum <{folder}/sample") == whole
 
 
-def test_a_folder_that_its_server_recreated_is_mounted_again(pair: Site) -> None:
+def test_a_folder_that_its_server_exports_as_another_is_mounted_again(pair: Site) -> None:
+    """As when the server was replaced: the handles that clients have are stale."""
     pid = "systemctl show slurmd --property=MainPID"
     before = pair.client.check(pid)
-    pair.server.check("rm -r /apps && mkdir /apps && exportfs -f && touch /apps/new")
-    assert "Stale file handle" in pair.client.ssh("stat --file-system /apps/.").stderr
-    said = pair.client.check("muster-health")
-    assert "muster-health: mounted again because it was stale: /apps\n" in said
-    assert pair.client.check("ls /apps") == "new"
-    assert (pair.client.check(pid), pair.in_slurm()) == (before, ("idle", "none"))
+    exports = pair.server.check("grep --files-with-matches '^/apps ' /etc/exports /etc/exports.d/*")
+    pair.server.check(f"cp {exports} /root/exports; echo it >/apps/told")
+    another = "s/fsid=[^,]*/fsid=2b6f2a3e-1111-4222-8333-444455556666/"
+    for change in (f"sed -i '/^.apps /{another}' {exports}", f"cp /root/exports {exports}"):
+        pair.server.check(f"{change}; exportfs -r; exportfs -f")
+        assert "Stale file handle" in pair.client.ssh("stat --file-system /apps/.").stderr
+        said = pair.client.check("muster-health")
+        assert "muster-health: mounted again because it was stale: /apps\n" in said
+        assert pair.client.check("cat /apps/told") == "it"
+        assert (pair.client.check(pid), pair.in_slurm()) == (before, ("idle", "none"))
 
 
 def test_a_node_whose_clock_is_wrong_is_named_and_comes_back(pair: Site) -> None:
