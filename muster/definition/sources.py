@@ -18,6 +18,8 @@ CLUSTER_FILE = "group_vars/all/cluster.yml"
 HOSTS_FILE = "hosts.yml"
 SECRETS_FILE = "group_vars/all/secrets.yml"
 ROOT = Path(__file__).resolve().parents[2]
+RoleVariables = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Role, variable and the words of meta/argument_specs.yml, such as `type`."""
 
 
 @dataclass
@@ -39,8 +41,8 @@ class Sources:
     schema_errors: list[SchemaError] = field(default_factory=list)
     from_secrets: frozenset[str] = frozenset()
     """Role variables that Muster takes from the secrets."""
-    role_variables: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The variables that each role takes."""
+    role_variables: RoleVariables = field(default_factory=dict)
+    """The variables that each role takes, with what its specification says of them."""
     secret_files: dict[str, int] = field(default_factory=dict)
     """secrets.yml, and copies of it beside it, with their permission bits; not encrypted ones."""
     in_git: frozenset[str] = frozenset()
@@ -91,13 +93,13 @@ def _from_secrets() -> frozenset[str]:
     return frozenset(data if isinstance(data, dict) else ())
 
 
-def _role_variables() -> dict[str, frozenset[str]]:
-    by_role: dict[str, frozenset[str]] = {}
+def _role_variables() -> RoleVariables:
+    by_role: dict[str, dict[str, Any]] = {}
     for file in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
         entries = yaml_file.read(file, _shown(file)).data["argument_specs"].values()
-        by_role[file.parents[1].name] = frozenset(
-            name for entry in entries for name in entry.get("options", {})
-        )
+        by_role[file.parents[1].name] = {
+            name: option for entry in entries for name, option in entry.get("options", {}).items()
+        }
     return by_role
 
 
@@ -183,7 +185,7 @@ def _add_variables(sources: Sources, inventory: Path) -> None:
 def read(
     inventory: Path,
     from_secrets: frozenset[str] | None = None,
-    role_variables: Mapping[str, frozenset[str]] | None = None,
+    role_variables: RoleVariables | None = None,
 ) -> Sources:
     """Reads the files of an inventory; what can't be read is a fault of the result.
 

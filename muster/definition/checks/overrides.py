@@ -1,10 +1,14 @@
-"""Checks of files in group_vars and host_vars: that their group, host and variables exist."""
+"""Checks of group_vars and host_vars: group, host and variables exist, and their types fit."""
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from muster.definition.checks.registry import Finding, source_check, suggestion
 from muster.definition.checks.variables import variables
 from muster.definition.sources import SECRETS_FILE, Sources, overridden
+from muster.definition.yaml_file import Vaulted
 
 # Groups that Ansible makes.
 _ALWAYS = ("all", "ungrouped")
@@ -72,3 +76,88 @@ def role_variable_unknown(sources: Sources) -> Iterator[Finding]:
             message = f'the role {role} has no variable "{name}"'
             known = sources.role_variables[role]
             yield given.finding(message, suggestion(name, known, f"see roles/{role}/README.md"))
+
+
+# What Ansible takes for a bool.
+_BOOLEANS = ("yes", "on", "true", "t", "y", "1", "no", "off", "false", "f", "n", "0")
+_KINDS = {
+    "list": "a list",
+    "dict": "a mapping",
+    "int": "a whole number",
+    "bool": "true or false",
+    "str": "a text",
+    "path": "a text",
+}
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "list": lambda value: isinstance(value, list),
+    "dict": lambda value: isinstance(value, dict),
+    "int": lambda value: re.fullmatch(r"\s*[+-]?[0-9]+\s*", str(value)) is not None,
+    "bool": lambda value: str(value).lower() in _BOOLEANS,
+    "str": lambda value: not isinstance(value, list | dict),
+    "path": lambda value: not isinstance(value, list | dict),
+}
+
+
+@source_check("role-variable-type")
+def role_variable_type(sources: Sources) -> Iterator[Finding]:
+    """A value of another type than the role takes, such as a text for a list."""
+    for role, options in sources.role_variables.items():
+        # Ansible makes a list of a text when it validates the variable; templates get the text.
+        for given in variables(sources, options):
+            option = options[given.name]
+            if option.get("no_log") or given.file == SECRETS_FILE or given.spelt is not None:
+                continue  # a value that can't be shown, or of which another check says more
+            for below, value, kind in _misfits(given.value, option):
+                shown = f"item {below[0] + 1}, {_shown(value)}," if below else _shown(value)
+                yield Finding(
+                    given.path,
+                    f"{shown} is not {_KINDS[kind]}",
+                    _remedy(value, kind, option.get("elements"), role),
+                    given.file,
+                    given.document.line((*given.place, *below)),
+                )
+
+
+def _misfits(value: Any, option: Mapping[str, Any]) -> Iterator[tuple[tuple[int, ...], Any, str]]:
+    """What is not of its type, the value or items of a list: its index, itself and the type."""
+    kind = option.get("type", "str")
+    if not _fits(value, kind):
+        yield (), value, kind
+    elif kind == "list" and isinstance(value, list):
+        elements = option.get("elements", "")
+        for index, item in enumerate(value):
+            if not _fits(item, elements):
+                yield (index,), item, elements
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether a value is of a type of Ansible's, or nobody can tell yet."""
+    if isinstance(value, str) and (isinstance(value, Vaulted) or re.search(r"\{[{%]", value)):
+        return True
+    return value is None or kind not in _FITS or _FITS[kind](value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return _KINDS[type(value).__name__]
+    if isinstance(value, str) and not re.fullmatch(r"[^\n]{,60}", value):
+        return "this text"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _remedy(value: Any, kind: str, elements: str | None, role: str) -> str:
+    if kind == "int":
+        return "write digits alone"
+    if kind == "bool":
+        return "write one of the two"
+    simple = elements in ("str", "path", "int") and re.fullmatch(r"[^\n]{1,60}", str(value))
+    if kind == "list" and simple and not isinstance(value, list | dict):
+        items = (item.strip() for item in str(value).split(","))
+        return f"write [{', '.join(map(_item, items))}]"
+    return f"see roles/{role}/README.md"
+
+
+def _item(text: str) -> str:
+    """A text as an item of a list in YAML."""
+    return text if re.fullmatch(r"[\w/][\w/.@-]*", text) else json.dumps(text, ensure_ascii=False)

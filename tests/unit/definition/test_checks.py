@@ -19,16 +19,29 @@ import yamlkit
 from muster.definition import Problem, sources
 from muster.definition.checks import CHECKS
 from muster.definition.loading import examine
+from muster.definition.sources import RoleVariables
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"
 FILES = {"cluster": sources.CLUSTER_FILE, "hosts": sources.HOSTS_FILE}
 # The checks must not depend on which roles and variables there are by now.
 FROM_SECRETS = frozenset({"munge_key_b64", "mariadb_password"})
-ROLES = {
-    "base": frozenset({"base_hosts", "base_hostname", "base_minimum_free_mib", "base_ntp_servers"}),
-    "munge": frozenset({"munge_key_b64", "munge_threads"}),
-    "slurmctld": frozenset({"slurmctld_version", "slurmctld_port"}),
+ROLES: RoleVariables = {
+    "base": {
+        "base_hosts": {"type": "list", "elements": "dict"},
+        "base_hostname": {"type": "str"},
+        "base_minimum_free_mib": {"type": "int"},
+        "base_ntp_servers": {"type": "list", "elements": "str"},
+        "base_ports": {"type": "list", "elements": "int"},
+        "base_sysctl": {"type": "dict"},
+        "base_upgrades": {"type": "bool"},
+    },
+    "munge": {
+        "munge_key_b64": {"type": "str", "no_log": True},
+        "munge_threads": {"type": "int"},
+        "munge_token": {"type": "str", "no_log": True},
+    },
+    "slurmctld": {"slurmctld_version": {"type": "str"}, "slurmctld_port": {"type": "int"}},
 }
 
 
