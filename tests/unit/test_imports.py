@@ -39,7 +39,7 @@ LAYERS = {
         {"longest_wall", "several_gpus"},
         {"checks"},
         {"sources", "secret_values", "indentation", "requirements"},
-        {"hosts_file", "inventory_files", "secret_names", "examples", "limited"},
+        {"hosts_file", "inventory_files", "secret_names", "examples", "limited", "gres"},
         {"schema_errors", "definition"},
         {"repeats"},
         {"yaml_file", "problems", "spelling", "job_shares"},

@@ -45,6 +45,7 @@ from muster.definition.checks import (
     software_requirements,
     ssh_keys,
     storage,
+    tres_weights,
 )
 from muster.definition.checks.registry import CHECKS, Check, Finding
 
@@ -96,4 +97,5 @@ __all__ = [
     "software_requirements",
     "ssh_keys",
     "storage",
+    "tres_weights",
 ]

@@ -12,10 +12,10 @@ from json import dumps
 from typing import Any
 
 from muster.definition.definition import Definition
+from muster.definition.gres import gpu_sets, gpu_types
 from muster.definition.job_shares import free_mib
 from muster.definition.limited import limits_jobs
 from muster.render import limits
-from muster.render.slurm.node_lines import gpu_sets, gpu_types
 
 _NOT_LIMITS = {"Priority", "GraceTime", "Preempt", "PreemptMode", "Flags"}
 

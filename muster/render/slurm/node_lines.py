@@ -41,24 +41,6 @@ def node_lines(definition: Definition) -> list[Line]:
     ]
 
 
-def gpu_sets(definition: Definition) -> list[NodeSet]:
-    """Return the node sets with GPUs."""
-    return [node_set for node_set in definition.cluster.nodes.values() if node_set.gpus]
-
-
-def gpu_types(definition: Definition) -> list[str]:
-    """Return the types of GPU by which jobs can ask, sorted."""
-    sets = gpu_sets(definition)
-    types = {name for node_set in sets if node_set.gpus for name in node_set.gpus.offers}
-    return sorted(types - {""})
-
-
-def gres_names(definition: Definition) -> list[str]:
-    """Return what GresTypes names: shards only where a GPU has some."""
-    shards = any(node_set.gpus and node_set.gpus.shards for node_set in gpu_sets(definition))
-    return ["gpu", "shard"] if shards else ["gpu"]
-
-
 def gres_lines(definition: Definition) -> list[Line]:
     """Return the GPUs of each node set that has any, and their shards.
 

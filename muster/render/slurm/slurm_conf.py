@@ -2,9 +2,9 @@
 
 from muster.definition.checks.queue_places import queue_places
 from muster.definition.definition import Definition
+from muster.definition.gres import accounted_gres, gpu_sets, gres_names
 from muster.definition.schema.base import Scalar
 from muster.render.slurm.job_submit import has_job_submit
-from muster.render.slurm.node_lines import gpu_sets, gpu_types, gres_names
 from muster.render.slurm.scheduler_parameters import profile, scheduler_options
 
 STATE_DIR = "/var/lib/slurm/slurmctld"
@@ -369,11 +369,8 @@ def _preemption(definition: Definition) -> dict[str, Scalar]:
 
 
 def _accounted_gpus(definition: Definition) -> dict[str, Scalar]:
-    if not gpu_sets(definition):
-        return {}
-    names = [f"gres/{name}" for name in gres_names(definition)]
-    types = [f"gres/gpu:{name}" for name in gpu_types(definition)]
-    return {"AccountingStorageTRES": ",".join([*names, *types])}
+    names = accounted_gres(definition)
+    return {"AccountingStorageTRES": ",".join(names)} if names else {}
 
 
 def _mail(definition: Definition) -> dict[str, Scalar]:
