@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from muster.definition import several_gpus
 from muster.definition.checks.limits import default_of, qos_of_users, takes
 from muster.definition.checks.queue_places import queue_places, submit_bounds
-from muster.definition.checks.slurm import parameter_name, parameter_words
+from muster.definition.checks.slurm import (
+    packages_of_plugins,
+    parameter_name,
+    parameter_words,
+)
 from muster.definition.definition import Definition
 from muster.definition.longest_wall import below_defaults, longest_wall
 from muster.definition.problems import counted
@@ -44,6 +48,7 @@ def warnings(definition: Definition) -> Iterator[str]:
     yield from _memory(cluster)
     yield from _other_pythons(cluster)
     yield from _partition_limits(definition)
+    yield from _plugins(definition)
     if cluster.storage.ceph is not None:
         yield from _cached_cephfs(cluster)
         if cluster.storage.ceph.is_built:
@@ -241,6 +246,19 @@ def _other_pythons(cluster: Cluster) -> Iterator[str]:
                     f"no python{match[1]}; name the version {there} and build it with "
                     f"python{there}, or install the other first"
                 )
+
+
+def _plugins(definition: Definition) -> Iterator[str]:
+    """Plugins of SLURM in packages that no role installs.
+
+    No errors: they may be installed in another way.
+    """
+    for name, (plugin, package) in packages_of_plugins(definition).items():
+        yield (
+            f"slurm.{name}: SLURM does not start where {plugin} is missing, and Muster does not "
+            f"install its package by itself; list {package} in `packages` of a module, which the "
+            "controller, login and compute hosts get (docs/software.md), or install it there first"
+        )
 
 
 def _cached_cephfs(cluster: Cluster) -> Iterator[str]:

@@ -8,6 +8,7 @@ from muster.catalog.slurm_parameters import (
     REMOVED,
     parameters,
 )
+from muster.catalog.slurm_plugins import OF_SLURMDBD, PLUGIN_PACKAGES
 from muster.definition.checks.registry import Finding, check, suggestion
 from muster.definition.definition import Definition
 from muster.definition.limited import limits_jobs
@@ -137,15 +138,37 @@ def parameter_name(d: Definition, parameter: str) -> str:
     return next(name for name in d.cluster.slurm if name.lower() == parameter)
 
 
+def packages_of_plugins(d: Definition) -> dict[str, tuple[str, str]]:
+    """Plugins that slurm.conf names and no host gets: by their parameter, with their package."""
+    packages = PLUGIN_PACKAGES[d.cluster.os]
+    there = {
+        package
+        for versions in d.cluster.software.modules.values()
+        for version in versions.values()
+        for package in version.packages
+    }
+    if d.hosts.groups["controller"] == d.hosts.groups.get("database"):
+        there.add(OF_SLURMDBD)
+    return {
+        name: (plugin, packages[plugin])
+        for name, value in d.cluster.slurm.items()
+        for plugin in (word.strip().lower() for word in str(value).split(","))
+        if plugin in packages and packages[plugin] not in there
+    }
+
+
 @check("jwt-without-key")
 def jwt_without_key(d: Definition) -> Iterator[Finding]:
     """AuthAltTypes=auth/jwt without a key: SLURM does not start."""
     has_key = any("jwt_key" in v or "jwks" in v for v in parameter_words(d, "authaltparameters"))
     if "auth/jwt" in parameter_words(d, "authalttypes") and not has_key:
+        name = parameter_name(d, "authalttypes")
+        _, package = packages_of_plugins(d).get(name, ("", ""))
         yield Finding(
-            ("slurm", parameter_name(d, "authalttypes")),
+            ("slurm", name),
             "auth/jwt has no key",
-            "add AuthAltParameters: jwt_key=/etc/slurm/jwt_hs256.key",
+            "add AuthAltParameters: jwt_key=/etc/slurm/jwt_hs256.key"
+            + (f", and {package} to `packages` of a module" if package else ""),
         )
 
 

@@ -61,6 +61,42 @@ def test_a_module_is_built_by_the_python_that_is_there(system: str, warned: bool
     ] * warned
 
 
+@pytest.mark.parametrize(
+    ("parameter", "plugin", "package"),
+    [
+        ("AuthAltTypes", "auth/jwt", "slurm-wlm-jwt-plugin"),
+        ("JobCompType", "jobcomp/elasticsearch", "slurm-wlm-elasticsearch-plugin"),
+        ("acctgatherprofiletype", "acct_gather_profile/HDF5", "slurm-wlm-hdf5-plugin"),
+        ("AcctGatherEnergyType", "acct_gather_energy/ipmi", "slurm-wlm-ipmi-plugins"),
+    ],
+)
+def test_the_package_of_a_plugin_that_no_role_installs_is_named(
+    parameter: str, plugin: str, package: str
+) -> None:
+    slurm = {parameter: plugin}
+    if plugin == "auth/jwt":
+        slurm["AuthAltParameters"] = "jwt_key=/etc/slurm/jwt_hs256.key"
+    for system in ("debian-12", "debian-13", "ubuntu-24.04"):
+        (line,) = said(os=system, slurm=slurm)
+        assert line.startswith(f"slurm.{parameter}: SLURM does not start where {plugin.lower()} is")
+        assert f"; list {package} in `packages` of a module" in line
+    # There the package of all daemons has it.
+    assert said(os="ubuntu-22.04", slurm=slurm) == []
+    modules = {"site/slurm-plugins": {"1": {"packages": [package]}}}
+    assert said(slurm=slurm, software={"modules": modules}) == []
+
+
+def test_the_plugin_that_slurmdbd_brings_to_the_controller_is_there() -> None:
+    slurm = {"JobCompType": "jobcomp/mysql"}
+    assert said(slurm=slurm) == []
+    (line,) = said(GROUPS | {"database": ["gpu-01"]}, slurm=slurm)
+    assert "list slurm-wlm-mysql-plugin in" in line
+
+
+def test_nothing_is_said_of_plugins_that_all_hosts_have() -> None:
+    assert said(slurm={"JobCompType": "jobcomp/filetxt", "JobCompLoc": "/var/log/jobs"}) == []
+
+
 def test_nothing_is_said_of_a_module_that_nobody_builds() -> None:
     modules = {"apps/python": {"3.11": PYTHON["apps/python"]["3.11"] | {"built": False}}}
     assert said(software={"modules": modules}) == []
