@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from muster.cli.definition_argument import definition_of, inventory_of
 from muster.cli.exit_codes import UNREACHED, WRONG
+from muster.cli.terminal import show as show_table
 from muster.verify.ansible_query import AskError, ask, reports_of
 
 MIB = 2**20
@@ -43,7 +43,7 @@ def show(
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(UNREACHED) from None
     reports = replies.answers
-    Console(highlight=False, markup=False).print(table(reports))
+    show_table(table(reports))
     wrong = [f"{node}: {said['problem']}" for node, said in reports.items() if said["problem"]]
     for sentence in [*replies.unreached, *wrong]:
         typer.echo(sentence, err=True)

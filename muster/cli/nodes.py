@@ -36,15 +36,13 @@ def nodes(
     """
     if controller := elsewhere(cluster, user, status):
         controller.run("muster", "nodes")
-    from rich.console import Console  # noqa: PLC0415 (`muster --help` need not wait for it)
-
+    # `muster --help` need not wait for it.
     from muster.cli.nodes_table import table  # noqa: PLC0415
+    from muster.cli.terminal import show  # noqa: PLC0415
 
     current = _read(status or STATUS)
     now = _moment(current)
-    # Wide in a pipe: a table that is cut may lack what somebody searches for.
-    console = Console(width=None if sys.stdout.isatty() else 250, highlight=False)
-    console.print(table(current, now))
+    show(table(current, now))
     _end(current)
 
 

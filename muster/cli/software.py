@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from muster.cli.controller_option import UserOption
@@ -20,6 +19,7 @@ from muster.cli.definition_argument import definition_of, inventory_of
 from muster.cli.exit_codes import DONE, EXIT_CODES, FAILED, UNREACHED, WRONG, epilog
 from muster.cli.on_controller import controller_in
 from muster.cli.own_machines import refuse_user
+from muster.cli.terminal import show as show_table
 from muster.definition import Definition, requirements
 from muster.render.releases import releases
 from muster.verify.ansible_query import ROOT, AskError, ask
@@ -76,7 +76,7 @@ def diff(cluster: ClusterArgument, user: UserOption = None) -> None:
     output, errors, code = _asked(inventory, definition, user, ["list", "--json"], SHORT_S)
     if code != DONE:
         raise _stop(errors, code)
-    Console(highlight=False).print(table(json.loads(output), wanted))
+    show_table(table(json.loads(output), wanted))
 
 
 @app.command("rollback", epilog=epilog(EXIT_CODES["software rollback"]))

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from muster.catalog.hostlists import fold
 from muster.cli.definition_argument import definition_of, inventory_of
 from muster.cli.exit_codes import UNREACHED
+from muster.cli.terminal import show as show_table
 from muster.verify.ansible_query import AskError, ask, reports_of
 
 PROGRAM = "/usr/local/sbin/muster-updates"
@@ -36,7 +36,7 @@ def show(
         raise typer.Exit(UNREACHED) from None
     reports = replies.answers
     if any(report["updates"] for report in reports.values()):
-        Console(highlight=False, markup=False).print(table(reports))
+        show_table(table(reports))
     else:
         typer.echo(f"{len(reports)} hosts, no newer version of a package that is kept")
     for sentence in [*replies.unreached, *old_lists(reports)]:

@@ -127,7 +127,8 @@ def _literal(value: Any) -> str:
         return f"[{', '.join(map(_literal, value))}]"
     # Not as UTF-16, in which JSON escapes characters and YAML does not.
     text = json.dumps(value, ensure_ascii=False)
-    return f"!unsafe {text}" if isinstance(value, str) else text
+    # Only what may be one: with this tag "007" is a number, whatever its quotes say.
+    return f"!unsafe {text}" if isinstance(value, str) and "{" in value else text
 
 
 def _run(command: list[str], seconds: float) -> tuple[str, str]:

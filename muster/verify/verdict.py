@@ -197,10 +197,11 @@ def _nodes(cluster: Mapping[str, Any]) -> Iterator[str]:
         if state in HEALTHY or _drained_by_a_person(node):
             continue
         reason = "" if node["reason"] in ("none", "") else f": {node['reason']}"
-        more = f"`scontrol show node {node['name']}` and journalctl -u slurmd there say more"
+        more = f"`scontrol show node {node['name']}` and, on the node, journalctl -u slurmd say more"
         if node["reason"] == REBOOTED:
             more = f"`scontrol update nodename={node['name']} state=resume` takes it back"
-        yield f"{node['name']}: the node is {node['state']}{reason}; {more}"
+        silent = " and does not answer" if node["state"].endswith("*") else ""
+        yield f"{node['name']}: the node is {node['state'].rstrip('*')}{silent}{reason}; {more}"
 
 
 def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:

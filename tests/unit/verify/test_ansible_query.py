@@ -70,6 +70,7 @@ def test_a_text_that_was_typed_is_no_template(
     (tmp_path / "hosts.yml").write_text("all: {hosts: {n1: {ansible_connection: local}}}\n")
     monkeypatch.setattr(ansible_query, "ROOT", tmp_path)
     given = {"words": ["{{ lookup('pipe', 'id') }}", 'a "b" \\ü'], "days": 7, "none": None}
+    given["texts"] = ["007", "1e5", "null", "yes", "2026-11-30"]
     found = ansible_query.ask(tmp_path / "hosts.yml", "echo.yml", ["n1"], "msg", {"given": given})
     assert found.answers["n1"]["msg"] == given
 

@@ -332,3 +332,15 @@ def test_where_slurm_does_not_say_it_none_is_told(release: str) -> None:
     run.fails = True
     assert limits.limit("12", "AssocGrpGRES", "eve", "ml-gpu", run) is None
     assert run.asked
+
+
+@pytest.mark.parametrize(
+    ("reason", "number", "words"),
+    [
+        ("AssocMaxJobsLimit", 1, "1 job that runs"),
+        ("AssocMaxJobsLimit", 2, "2 jobs that run"),
+        ("QOSMaxSubmitJobPerUserLimit", 1, "1 job in the queue"),
+    ],
+)
+def test_of_one_job_it_speaks_of_one(reason: str, number: int, words: str) -> None:
+    assert limits._words(limits.named(reason), "", number) == words

@@ -20,6 +20,7 @@ _TRES_WORDS = {
     "gres/gpu": "GPU",
     "gres/shard": "shard of GPUs",
 }
+_ONE = {"Job": "job that runs", "Submit": "job in the queue"}
 _AHEAD = ("RunMinutes", "RunMins")
 """What is counted is what running jobs may still use until their time limits."""
 
@@ -205,6 +206,8 @@ def _words(name: Named, tres: str, number: int) -> str:
         return f"{amount} {minutes}{of_kind}{ahead}"
     if tres == "mem":
         return f"{amount} of memory"
+    if not plain and number == 1:
+        what = _ONE.get(name.what, what)
     if plain in _TRES_WORDS and number != 1:
         what = "shards of GPUs" if plain == "gres/shard" else f"{what}s"
     return f"{amount} {what}{of_kind}"

@@ -25,7 +25,10 @@ WORDS = {
         "its time has not come: it was queued again, or has --begin",
         "wait; a job that is queued again starts two minutes later at the earliest",
     ),
-    "Dependency": ("it waits for another job (--dependency)", "nothing"),
+    "Dependency": (
+        "it waits for another job (--dependency)",
+        "nothing; squeue --jobs=JOB --format=%E names the other one",
+    ),
     "DependencyNeverSatisfied": (
         "the job for which it waits has not ended as --dependency wants it",
         "scancel it, and submit both again",
