@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from muster.definition.other_keys import OtherKey, other_key
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import KINDS, Machines, VirtualMachines
 from muster.definition.spelling import nearest
@@ -102,6 +103,11 @@ class SchemaError:
         return key in _MACHINE_TYPES or nearest(key, (MACHINE_TYPE,), _LIKENESS) is not None
 
     @property
+    def other_key(self) -> OtherKey | None:
+        """What to write in place of an unknown key that is no misspelling."""
+        return other_key(self.owner, str(self.path[-1]))
+
+    @property
     def meant(self) -> KeyPath | None:
         """The key that an unknown key was likely meant to be, if that one is missing."""
         if self.kind == MISPLACED:
@@ -109,8 +115,11 @@ class SchemaError:
             return meant
         if self.kind != "extra_forbidden" or self.owner is None:
             return None
-        near = self.gpu_key or (MACHINE_TYPE if self.is_machine_type else None)
-        near = near or nearest(str(self.path[-1]), self.owner.model_fields)
+        if self.other_key:
+            near = self.other_key.meant
+        else:
+            near = self.gpu_key or (MACHINE_TYPE if self.is_machine_type else None)
+            near = near or nearest(str(self.path[-1]), self.owner.model_fields)
         return (*self.path[:-1], near) if near and near not in self.beside else None
 
 
@@ -213,7 +222,8 @@ def _repair(data: Any, wrong: SchemaError, numbers: "itertools.count[int]") -> N
         here = here[parent]
     if wrong.kind == "extra_forbidden":
         value = here.pop(key, None)
-        if wrong.meant:
+        # The value may be of another kind or unit, such as GiB for MiB.
+        if wrong.meant and not wrong.other_key:
             here.setdefault(wrong.meant[-1], value)
     elif wrong.field and not wrong.field.is_required() and not _is_collection(wrong.wanted):
         here.pop(key, None)

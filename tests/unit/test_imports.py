@@ -42,7 +42,7 @@ LAYERS = {
         {"hosts_file", "inventory_files", "secret_names", "examples", "limited", "gres"},
         {"schema_errors", "definition"},
         {"repeats"},
-        {"yaml_file", "problems", "spelling", "job_shares"},
+        {"yaml_file", "problems", "spelling", "job_shares", "other_keys"},
         {"schema"},
     ),
     "muster_sandbox": (

@@ -78,7 +78,9 @@ def unknown_key(sources: Sources) -> Iterator[Finding]:
                 message = f'"{key}" is a key of VMs, and these are machines'
             yield Finding(error.path, message, _GPUS_OF_MACHINES)
         else:
-            yield Finding(error.path, f'unknown key "{key}"', _meant_by(error, key))
+            other = error.other_key
+            remedy = other.remedy if other else _meant_by(error, key)
+            yield Finding(error.path, f'unknown key "{key}"', remedy)
 
 
 def _meant_by(error: SchemaError, key: str) -> str:
