@@ -39,9 +39,9 @@ def example(kind: Any, field: FieldInfo | None = None) -> str:
     return f"{{{', '.join(pairs)}}}"
 
 
-def key_of(name: str) -> str:
-    """Return a key as YAML has it: in quotes where it would be a number."""
-    return _in_one_line([name])[1:-1]
+def text_of(text: str) -> str:
+    """Return a key or an item of a list as YAML has it: in quotes where it would be no text."""
+    return _in_one_line([text])[1:-1]
 
 
 def _below(kind: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from muster.catalog.slurm_parameters import OVERSUBSCRIBE, parameters
 from muster.definition.checks.registry import Finding, source_check, suggestion
-from muster.definition.examples import example, key_of
+from muster.definition.examples import example, text_of
 from muster.definition.problems import counted
 from muster.definition.schema.base import TIME_UNIT, SlurmTime
 from muster.definition.schema.cluster import Cluster
@@ -282,10 +282,18 @@ def not_a_list(sources: Sources) -> Iterator[Finding]:
     """Something else where a list belongs, such as a single name."""
     for error in _errors(sources, "list_type"):
         spelt = _spelt(sources, error)
-        scalar = not isinstance(error.value, dict) and error.value is not None
-        bare = spelt.strip('"')
-        remedy = f"write [{bare}]" if scalar else "write a list: [a, b]"
+        text = error.value if isinstance(error.value, str) else spelt
+        if error.value is None or isinstance(error.value, dict) or "\n" in text:
+            remedy = "write a list: [a, b]"
+        else:
+            remedy = f"write [{', '.join(map(text_of, _items(text)))}]"
         yield Finding(error.path, f"{spelt} is not a list", remedy)
+
+
+def _items(text: str) -> list[str]:
+    """The items that are meant by one text: names between commas, or all of it."""
+    items = [item.strip() for item in text.split(",")]
+    return items if all(item and " " not in item for item in items) else [text]
 
 
 @source_check("not-a-mapping", "dict_type", "model_type", "model_attributes_type")
@@ -295,7 +303,7 @@ def not_a_mapping(sources: Sources) -> Iterator[Finding]:
         if error.path:
             # Items of a list have no key.
             key = error.path[-1]
-            before = f"{key_of(key)}: " if isinstance(key, str) else ""
+            before = f"{text_of(key)}: " if isinstance(key, str) else ""
             yield Finding(
                 error.path,
                 f"{_spelt(sources, error)} is not a mapping",
