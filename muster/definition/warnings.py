@@ -229,6 +229,12 @@ def _memory(cluster: Cluster) -> Iterator[str]:
                     f"partitions.{name}.{key}: jobs that ask for no memory would have {memory} MiB "
                     "and hardly start a program; if you meant GiB, write MiB"
                 )
+        most = partition.max_memory_per_cpu_mib
+        if most and most < _LEAST_MIB_PER_CPU:  # 0 is no limit
+            yield (
+                f"partitions.{name}.max_memory_per_cpu_mib: a job would get, and be charged for, "
+                f"a CPU for each {most} MiB that it asks for; if you meant GiB, write MiB"
+            )
 
 
 def _other_pythons(cluster: Cluster) -> Iterator[str]:

@@ -150,6 +150,16 @@ def test_default_memory_with_which_no_program_starts_is_warned_of() -> None:
     assert line.startswith("partitions.main.memory_per_cpu_mib: jobs that ask for no memory")
 
 
+@pytest.mark.parametrize(("most", "warned"), [(2, True), (2048, False), (0, False), (None, False)])
+def test_a_cpu_for_each_few_mib_is_warned_of(most: int | None, warned: bool) -> None:
+    main = CLUSTER["partitions"]["main"] | {"max_memory_per_cpu_mib": most}
+    lines = said(partitions={"main": main})
+    assert [line.partition("; ")[0] for line in lines] == [
+        "partitions.main.max_memory_per_cpu_mib: a job would get, and be charged for, a CPU for "
+        "each 2 MiB that it asks for"
+    ] * warned
+
+
 def test_an_account_of_somebody_who_left_is_warned_of() -> None:
     people = {"ada": {"uid": 20001}, "bob": {"uid": 20002, "state": "absent"}}
     (line,) = said(users={"people": people}, accounts={"lab": {"users": ["ada", "bob"]}})
