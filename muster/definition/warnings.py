@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from muster.definition import several_gpus
+from muster.definition.checks.clock_times import hours_as_minutes
 from muster.definition.checks.limits import default_of, qos_of_users, takes
 from muster.definition.checks.queue_places import queue_places, submit_bounds
 from muster.definition.checks.slurm import (
@@ -39,6 +40,7 @@ def warnings(definition: Definition) -> Iterator[str]:
     yield from _people(definition)
     yield from _unchosen_accounts(definition)
     yield from _unbounded_jobs(definition)
+    yield from hours_as_minutes(definition)
     yield from _times_by_default(cluster)
     yield from below_defaults(definition)
     yield from _times_by_limits(definition)

@@ -10,7 +10,7 @@ from muster.definition.schema import times
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.definition.yaml_file import KeyPath
 
-_TIMES = at(
+TIMES = at(
     "partitions.<name>.max_time",
     "partitions.<name>.default_time",
     "qos.<name>.max_wall",
@@ -18,6 +18,7 @@ _TIMES = at(
     "accounts.<name>.associations.<name>.max_wall",
     "reservations.<name>.duration",
 )
+"""Times in SLURM's notation."""
 
 
 def _node_sets(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -56,18 +57,18 @@ table(
         at("partitions.<name>.nodes.[]")),
     Spelling("time-unreadable",
         "A time that SLURM can't read",
-        _TIMES, lambda time: _seconds(time) is not None,
+        TIMES, lambda time: _seconds(time) is not None,
         'SLURM can\'t read the time "{value}"',
         'write "days-hours:minutes:seconds" ("5-00:00:00"), "hours:minutes:seconds", '
         "minutes or UNLIMITED"),
     Spelling("time-zero",
         "A time limit of 0: every job would end at once",
-        _TIMES, lambda time: _seconds(time) != 0,
+        TIMES, lambda time: _seconds(time) != 0,
         "no time at all",
         "give at least one minute: 1"),
     Spelling("time-too-long",
         "A time of more days than SLURM can count: 9999999 would become 8234",
-        _TIMES, _is_countable,
+        TIMES, _is_countable,
         "SLURM can't count as far as {value}",
         "give at most 24855-00:00:00, or UNLIMITED"),
     UnknownName("partition-unknown-group",

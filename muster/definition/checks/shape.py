@@ -238,14 +238,14 @@ def not_text(sources: Sources) -> Iterator[Finding]:
             remedy = "write one text here"
         else:
             remedy = "give a text" if error.value is None else f'put it in quotes: "{spelt}"'
-        if type(error.value) is int and error.value > 0 and _is_time(error):
+        if type(error.value) is int and error.value > 0 and is_time(error):
             minutes = counted(error.value, "minute")
             remedy += f", which is {minutes} to SLURM; {counted(error.value, 'day')} "
             remedy += f'{"is" if error.value == 1 else "are"} "{error.value}-0"'
         yield Finding(error.path, kind, remedy)
 
 
-def _is_time(error: SchemaError) -> bool:
+def is_time(error: SchemaError) -> bool:
     """Whether the key takes a time as SLURM reads it."""
     if error.field is None:
         return False

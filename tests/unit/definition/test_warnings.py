@@ -394,3 +394,30 @@ def test_the_time_of_a_job_is_that_of_the_first_that_has_one() -> None:
     ada = {"users": ["ada"], "associations": {"ada": {"max_wall": "02:00:00"}}}
     (line,) = said(partitions=two, accounts={"lab": ada})
     assert line.startswith(f"{ASKED} 02:00:00 by accounts.lab.associations.ada.max_wall, ")
+
+
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [
+        ("24:00", '24 minutes to SLURM; 24 hours are "24:00:00", and 24 minutes "24"'),
+        ("04:00", '4 minutes to SLURM; 4 hours are "04:00:00", and 4 minutes "4"'),
+        ("1:00", '1 minute to SLURM; 1 hour is "1:00:00", and 1 minute "1"'),
+        ("72:00", '72 minutes to SLURM; 72 hours are "72:00:00", and 72 minutes "72"'),
+        (
+            "1:30",
+            '1 minute and 30 seconds to SLURM; 1 hour and 30 minutes are "1:30:00", '
+            'and 1 minute and 30 seconds "0:1:30"',
+        ),
+    ],
+)
+def test_hours_that_are_minutes_to_slurm_are_warned_of(time: str, words: str) -> None:
+    main = CLUSTER["partitions"]["main"] | {"max_time": time}
+    assert said(partitions={"main": main}) == [f'partitions.main.max_time: "{time}" is {words}']
+    (of_qos,) = said(qos={"normal": {"max_wall": time}})
+    assert of_qos.startswith(f'qos.normal.max_wall: "{time}" is ')
+
+
+@pytest.mark.parametrize("time", ["24", "0:24:00", "0:1:30", "30:00", "72:30", "1-0:00", "4:60"])
+def test_nothing_is_said_of_times_that_are_no_hours_of_a_day(time: str) -> None:
+    main = CLUSTER["partitions"]["main"] | {"max_time": time}
+    assert said(partitions={"main": main}) == []
