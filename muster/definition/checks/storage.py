@@ -144,7 +144,8 @@ def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str, 
     built = folder.kind == "ceph" and ceph is not None and ceph.is_built
     if "size_gib" in given and not (folder.is_served or built):
         why = "Muster does not serve this folder"
-        yield "size_gib", why, "set its size where it is"
+        or_serve_it = "say `kind: nfs`, or " if folder.kind == "existing" else ""
+        yield "size_gib", why, f"{or_serve_it}set its size where it is"
     if folder.kind == "ceph":
         for key in ("server", "connections"):
             if key in given:
