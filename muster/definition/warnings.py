@@ -21,6 +21,10 @@ from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import Machines, VirtualMachines
 from muster.definition.schema.software import PYTHONS
 from muster.definition.schema.times import seconds
+from muster.definition.spelling import nearest
+
+_LIKE_HOST = 0.8
+"""lab-acces is like lab-access; lab-nfs is like lab-ctl in its first letters only."""
 
 
 def warnings(definition: Definition) -> Iterator[str]:
@@ -32,6 +36,7 @@ def warnings(definition: Definition) -> Iterator[str]:
         yield from _without_cache(cluster)
     else:
         yield from _left_out(definition)
+        yield from _without_address(definition)
     if "nvidia" in cluster.model_fields_set and cluster.nvidia is None:
         yield (
             "nvidia: without a value no driver is installed; say `nvidia: {}` for the "
@@ -74,6 +79,29 @@ def _left_out(definition: Definition) -> Iterator[str]:
             "and each host has its own folder unless it mounts one; say `kind: nfs`, or "
             "`kind: existing` if it does"
         )
+
+
+def _without_address(definition: Definition) -> Iterator[str]:
+    """A host that alone has no address: it may be another one, misspelt.
+
+    No error: its name may be in DNS.
+    """
+    hosts, given = definition.hosts.groups.get("all", []), definition.hosts.vars
+    # `ansible_connection: local` is this machine, which needs none.
+    reached = ("ansible_host", "ansible_connection")
+    without = [host for host in hosts if not any(name in given.get(host, {}) for name in reached)]
+    if len(hosts) < 3 or len(without) != 1:  # of two, one is no rule
+        return
+    (host,) = without
+    # Hosts of one kind differ in their numbers.
+    others = [name for name in hosts if _without_digits(name) != _without_digits(host)]
+    near = nearest(host, others, _LIKE_HOST)
+    remedy = f'did you mean "{near}"? If not, give it one' if near else "give it one"
+    yield f"hosts.yml: {host} has no ansible_host, which all other hosts have; {remedy}"
+
+
+def _without_digits(name: str) -> str:
+    return re.sub("[0-9]+", "", name)
 
 
 def _people(definition: Definition) -> Iterator[str]:

@@ -421,3 +421,39 @@ def test_hours_that_are_minutes_to_slurm_are_warned_of(time: str, words: str) ->
 def test_nothing_is_said_of_times_that_are_no_hours_of_a_day(time: str) -> None:
     main = CLUSTER["partitions"]["main"] | {"max_time": time}
     assert said(partitions={"main": main}) == []
+
+
+def of_hosts(**addresses: str | None) -> list[str]:
+    """What is said of hosts with these addresses, the first of which does all but compute."""
+    names = [name.replace("_", "-") for name in addresses]
+    groups = GROUPS | dict.fromkeys(("controller", "database", "login"), names[:1])
+    groups |= {"login": names, "compute": ["gpu-01"], "all": [*names, "gpu-01"]}
+    given = zip(names, addresses.values(), strict=True)
+    host_vars = {name: {"ansible_host": address} for name, address in given if address}
+    if "here" in host_vars:
+        host_vars["here"] = {"ansible_connection": "local"}
+    host_vars["gpu-01"] = {"ansible_host": "192.0.2.9"}
+    return list(warnings.warnings(validate(deepcopy(CLUSTER), groups, host_vars)))
+
+
+def test_a_host_without_an_address_that_all_others_have_is_warned_of() -> None:
+    (like_another,) = of_hosts(lab_access="192.0.2.1", lab_acces=None)
+    assert like_another == (
+        "hosts.yml: lab-acces has no ansible_host, which all other hosts have; did you mean "
+        '"lab-access"? If not, give it one'
+    )
+    (like_none,) = of_hosts(lab_access="192.0.2.1", filer=None)
+    assert like_none == (
+        "hosts.yml: filer has no ansible_host, which all other hosts have; give it one"
+    )
+    # Numbers tell hosts of one kind apart.
+    (numbered,) = of_hosts(login_1="192.0.2.1", login_2=None)
+    assert numbered.endswith("; give it one")
+
+
+def test_nothing_is_said_of_addresses_that_several_hosts_have_not() -> None:
+    assert of_hosts(lab_access="192.0.2.1", lab_acces="192.0.2.2") == []
+    assert of_hosts(access=None, acces=None, other="192.0.2.1") == []
+    assert of_hosts(here="local", other="192.0.2.1") == []
+    # One of two: both ways are as common.
+    assert of_hosts(access=None) == []
