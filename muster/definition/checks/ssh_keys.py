@@ -67,6 +67,15 @@ def _is_public(key: str) -> bool:
     )
 
 
+def _has_options(key: str) -> bool:
+    """Whether it is no key before, and a whole one from the word of a type on."""
+    words = _fields(key)
+    return not _is_public(key) and any(
+        word in _BLOBS and _is_public(" ".join(words[place : place + 2]))
+        for place, word in enumerate(words)
+    )
+
+
 def _fits(part: bytes, wanted: bytes | int | None) -> bool:
     if wanted is None:
         return part != b""
@@ -102,9 +111,15 @@ table(
         _SSH_KEYS, _is_strong,
         '"{value:.24}..." is a weak key: DSA, or RSA with less than 2048 bits',
         "make a new pair: ssh-keygen -t ed25519"),
+    Spelling("ssh-key-options",
+        "A public key behind options of sshd, such as from=: Muster takes the key alone",
+        _SSH_KEYS, lambda key: _is_private(key) or not _has_options(key),
+        '"{value:.24}..." has more before the key',
+        "take it out: options of a key are not taken"),
     Spelling("ssh-key-malformed",
         "Something that sshd would not read as a public key, such as one that was cut short",
-        _SSH_KEYS, lambda key: _is_private(key) or _is_dsa(key) or _is_public(key),
+        _SSH_KEYS,
+        lambda key: any(is_so(key) for is_so in (_is_private, _is_dsa, _has_options, _is_public)),
         '"{value:.24}..." is no whole public key',
         "copy the whole line of the .pub file: type, key, comment"),
     SharedValue("ssh-key-twice",
