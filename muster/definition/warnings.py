@@ -54,6 +54,7 @@ def warnings(definition: Definition) -> Iterator[str]:
     yield from several_gpus.beyond_nodes(definition)
     yield from _memory(cluster)
     yield from _other_pythons(cluster)
+    yield from _shell_words(cluster)
     yield from _partition_limits(definition)
     yield from _plugins(definition)
     if cluster.storage.ceph is not None:
@@ -295,6 +296,25 @@ def _plugins(definition: Definition) -> Iterator[str]:
             f"install its package by itself; list {package} in `packages` of a module, which the "
             "controller, login and compute hosts get (docs/software.md), or install it there first"
         )
+
+
+_OF_SHELLS = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][^{}]*\}|^~(?=/|$)")
+
+
+def _shell_words(cluster: Cluster) -> Iterator[str]:
+    """Variables and homes in values of modules, which only a shell would replace.
+
+    No errors: the program that reads the value may.
+    """
+    for name, versions in cluster.software.modules.items():
+        for version, content in versions.items():
+            for variable, value in content.env.items():
+                if match := _OF_SHELLS.search(value):
+                    yield (
+                        f"software.modules.{name}.{version}.env.{variable}: Lmod sets the text as "
+                        f"it is, and nothing replaces {match[0]}; write a whole path, or leave it "
+                        "to people, who can set it in their scripts"
+                    )
 
 
 def _cached_cephfs(cluster: Cluster) -> Iterator[str]:

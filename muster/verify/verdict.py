@@ -197,7 +197,9 @@ def _nodes(cluster: Mapping[str, Any]) -> Iterator[str]:
         if state in HEALTHY or _drained_by_a_person(node):
             continue
         reason = "" if node["reason"] in ("none", "") else f": {node['reason']}"
-        more = f"`scontrol show node {node['name']}` and, on the node, journalctl -u slurmd say more"
+        more = (
+            f"`scontrol show node {node['name']}` and, on the node, journalctl -u slurmd say more"
+        )
         if node["reason"] == REBOOTED:
             more = f"`scontrol update nodename={node['name']} state=resume` takes it back"
         silent = " and does not answer" if node["state"].endswith("*") else ""

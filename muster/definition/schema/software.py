@@ -110,7 +110,8 @@ class SoftwareVersion(Model):
     env: Annotated[
         dict[str, str],
         Field(
-            description="Environment variables that it sets, such as `CUDA_HOME: {root}`.",
+            description="Environment variables that it sets, such as `CUDA_HOME: {root}`; nothing "
+            "replaces `$HOME` or `~` in them.",
             examples=[{"CUDA_HOME": "{root}"}],
         ),
     ] = {}

@@ -102,6 +102,27 @@ def test_nothing_is_said_of_a_module_that_nobody_builds() -> None:
     assert said(software={"modules": modules}) == []
 
 
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("$HOME/.cache", "$HOME"),
+        ("{root}:${SCRATCH}/x", "${SCRATCH}"),
+        ("~/.cache", "~"),
+        ("~", "~"),
+        ("{root}/~x", None),
+        ("5$", None),
+        ("a~b", None),
+    ],
+)
+def test_a_value_that_only_a_shell_would_replace_is_warned_of(value: str, word: str | None) -> None:
+    modules = {"apps/tool": {"1": {"env": {"CACHE": value}}}}
+    assert said(software={"modules": modules}) == [
+        f"software.modules.apps/tool.1.env.CACHE: Lmod sets the text as it is, and nothing "
+        f"replaces {word}; write a whole path, or leave it to people, who can set it in their "
+        "scripts"
+    ] * (word is not None)
+
+
 def test_a_cluster_without_people_is_raised_and_warned_of() -> None:
     (nobody,) = said(users={}, accounts={})
     assert nobody.startswith("users.people: nobody but root can run jobs")

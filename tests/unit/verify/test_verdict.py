@@ -123,7 +123,7 @@ HOST_PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     ),
     "another version of a package that a module needs": (
         {"lab_cpu_01": {"module_packages": {**MODULE_PACKAGES, "python3-torch": "2.6.0"}}},
-        "lab-cpu-01: python3-torch 2.6.0, its peers lab-cpu-02,lab-access have 1.13.1+dfsg-4, and, on the node, "
+        "lab-cpu-01: python3-torch 2.6.0, its peers lab-cpu-02,lab-access have 1.13.1+dfsg-4, and "
         "a module may run on one and fail on another; bring them to the same version",
     ),
     "another Python than all others": (
@@ -299,8 +299,8 @@ def test_a_node_that_a_person_drained_is_a_note(state: str) -> None:
 def test_a_node_that_slurmctld_drained_is_a_problem_with_its_reason(user: str) -> None:
     nodes = [node(state="drained", user=user, reason="Low RealMemory")]
     assert said(controller=cluster(nodes=nodes)) == [
-        "lab-cpu-01: the node is drained: Low RealMemory; `scontrol show node lab-cpu-01` and, on the node, "
-        "journalctl -u slurmd say more"
+        "lab-cpu-01: the node is drained: Low RealMemory; `scontrol show node lab-cpu-01` and, on "
+        "the node, journalctl -u slurmd say more"
     ]
     assert noted(controller=cluster(nodes=nodes)) == []
 
@@ -317,8 +317,8 @@ def test_a_node_that_its_health_check_drained_is_a_problem_with_its_reason() -> 
     why = "muster: health: gpus: the driver is not loaded"
     nodes = [node(state="drained", user="root", reason=why)]
     assert said(controller=cluster(nodes=nodes)) == [
-        f"lab-cpu-01: the node is drained: {why}; `scontrol show node lab-cpu-01` and, on the node, "
-        "journalctl -u slurmd say more"
+        f"lab-cpu-01: the node is drained: {why}; `scontrol show node lab-cpu-01` and, on "
+        "the node, journalctl -u slurmd say more"
     ]
     assert noted(controller=cluster(nodes=nodes)) == []
 
