@@ -162,8 +162,6 @@ def limits_contradict(d: Definition) -> Iterator[Finding]:
             yield from _first_of_each(_contradiction(pair, here, here, ()))
     limiting = {name for name, account in d.cluster.accounts.items() if _limits_any(account)}
     in_place = {pair: _in_place(d, pair.outer) for pair in OF_AN_ASSOCIATION}
-    # What accounts at the top have without one of their own.
-    bound = Association(max_submit_jobs=d.cluster.scheduling.max_submit_jobs)
     for path, account, association in associations(d):
         if not _limits_any(association):
             continue
@@ -172,7 +170,6 @@ def limits_contradict(d: Definition) -> Iterator[Finding]:
         levels: list[Level] = [
             (path, association),
             *(level for level in accounts_above(d, above_it) if level[0][1] in limiting),
-            (("scheduling",), bound),
         ]
         for pair in OF_AN_ASSOCIATION:
             having = [level for level in levels if amounts_of(level[1], pair.outer)]
