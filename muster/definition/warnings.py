@@ -173,7 +173,7 @@ def _unbounded_jobs(definition: Definition) -> Iterator[str]:
     """
     if not definition.hosts.groups.get("database"):
         return
-    free = sorted({user for user, _, bound in submit_bounds(definition) if bound is None})
+    free = sorted({user for _, user, _, bound in submit_bounds(definition) if bound is None})
     if free:
         yield (
             f"scheduling.max_submit_jobs: nothing bounds the jobs of {_first_of(free)}, "

@@ -31,8 +31,8 @@ PACK_PACKAGES = ("squashfs-tools",)
 # Prints how many components of a list of names are the one folder around all; 0: there is none.
 # A dot in front (`./tool/bin`) is one that bsdtar counts too.
 _AROUND_ALL = (
-    'awk -F/ \'{if (sub(/^\\.\\//, "")) dotted = 1; else plain = 1} '
-    '$1 != "" {top[$1]; if (NF > 1) deep = 1} '
+    'awk -F/ \'{dot = sub(/^\\.\\//, "")} '
+    '$1 != "" {if (dot) dotted = 1; else plain = 1; top[$1]; if (NF > 1) deep = 1} '
     "END {for (name in top) count++; "
     "print count == 1 && deep && dotted + plain == 1 ? 1 + dotted : 0}'"
 )

@@ -62,19 +62,29 @@ def by_hand(current: State, wish: State) -> list[str]:
         f"{whose}: {shown_setting(fields, key, there)}"
         for whose, fields, key, there in set_by_hand(current, wish)
     ]
-    for name, account in sorted(wish.accounts.items()):
-        if name in current.accounts:
-            extra = current.accounts[name].coordinators - account.coordinators
-            lines += [f"account {name}: coordinator {user}" for user in sorted(extra)]
-    if current.has_other_clusters:
-        lines += [
-            f"user {name}: admin level {user.admin_level}"
-            for name, user in sorted(current.users.items())
-            if user.admin_level != "none"
-            and name in wish.users
-            and wish.users[name].admin_level == "none"
-        ]
-    return lines
+    return lines if current.has_other_clusters else lines + _coordinators(current, wish)
+
+
+def by_others(current: State, wish: State) -> list[str]:
+    """Return the rights that another cluster of the slurmdbd may have given."""
+    if not current.has_other_clusters:
+        return []
+    return _coordinators(current, wish) + [
+        f"user {name}: admin level {user.admin_level}"
+        for name, user in sorted(current.users.items())
+        if user.admin_level != "none"
+        and name in wish.users
+        and wish.users[name].admin_level == "none"
+    ]
+
+
+def _coordinators(current: State, wish: State) -> list[str]:
+    return [
+        f"account {name}: coordinator {user}"
+        for name, account in sorted(wish.accounts.items())
+        if name in current.accounts
+        for user in sorted(current.accounts[name].coordinators - account.coordinators)
+    ]
 
 
 def _association(account: str, partition: str) -> str:

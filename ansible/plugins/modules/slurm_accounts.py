@@ -31,6 +31,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish impor
 )
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_words import (
     by_hand,
+    by_others,
     described,
     limits_changed,
     shown,
@@ -403,6 +404,12 @@ def change(module: AnsibleModule, options: Params) -> None:
         module.warn(
             f"{cluster}: not in the definition, and kept: {', '.join(kept)}; "
             "accounts_prune: true removes them"
+        )
+    rights = by_others(goal, wish)
+    if rights and options["slurmctld_runs"]:
+        module.warn(
+            f"{cluster}: kept, as other clusters may have given them: {', '.join(rights)}; "
+            "`sacctmgr delete coordinator` and `sacctmgr modify user` take them"
         )
     if draining:
         module.warn(

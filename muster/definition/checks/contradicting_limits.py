@@ -285,11 +285,11 @@ def queue_of_one(d: Definition) -> Iterator[Finding]:
             return  # has an error already, or a suffix
         places = int(text)
     total: dict[str, int] = {}
-    for user, _, bound in submit_bounds(d):
+    for _, user, _, bound in submit_bounds(d):
         total[user] = total.get(user, 0) + (bound or 0)
     name, most = max(total.items(), key=lambda item: item[1], default=("", 0))
     if total and most >= places:
-        bounds = {path: bound or 0 for user, path, bound in submit_bounds(d) if user == name}
+        bounds = {path: n or 0 for _, user, path, n in submit_bounds(d) if user == name}
         largest = max(bounds, key=bounds.__getitem__)
         yield Finding(
             ("slurm", given) if given else largest,

@@ -92,7 +92,7 @@ _KINDS = {
 _FITS: dict[str, Callable[[Any], bool]] = {
     "list": lambda value: isinstance(value, list),
     "dict": lambda value: isinstance(value, dict),
-    "int": lambda value: re.fullmatch(r"\s*[+-]?[0-9]+\s*", str(value)) is not None,
+    "int": lambda value: re.fullmatch(r"\s*[+-]?[0-9]+(\.0*)?\s*", str(value)) is not None,
     "bool": lambda value: str(value).lower() in _BOOLEANS,
     "str": lambda value: not isinstance(value, list | dict),
     "path": lambda value: not isinstance(value, list | dict),
@@ -152,6 +152,8 @@ def _remedy(value: Any, kind: str, elements: str | None, role: str) -> str:
     if kind == "bool":
         return "write one of the two"
     simple = elements in ("str", "path", "int") and re.fullmatch(r"[^\n]{1,60}", str(value))
+    if kind == "list" and value == "":
+        return "write []"
     if kind == "list" and simple and not isinstance(value, list | dict):
         items = (item.strip() for item in str(value).split(","))
         return f"write [{', '.join(map(_item, items))}]"

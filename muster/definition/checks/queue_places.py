@@ -33,8 +33,8 @@ def bound_of_association(d: Definition, account: str, user: str) -> tuple[KeyPat
     return OF_ALL, d.cluster.scheduling.max_submit_jobs
 
 
-def submit_bounds(d: Definition) -> Iterator[tuple[str, KeyPath, int | None]]:
-    """User, key and number of each bound of the user's jobs, which add up; None: no bound."""
+def submit_bounds(d: Definition) -> Iterator[tuple[str, str, KeyPath, int | None]]:
+    """Account, user, key and number of each bound of jobs, which add up; None: no bound."""
     people = d.cluster.users.people
     known: dict[tuple[tuple[str, ...], bool], list[tuple[KeyPath, int] | None]] = {}
     seen: set[tuple[str, KeyPath]] = set()
@@ -53,7 +53,7 @@ def submit_bounds(d: Definition) -> Iterator[tuple[str, KeyPath, int | None]]:
             of_each = of_qos is None or path[-1] == "max_submit_jobs_per_account"
             if of_each or (user, path) not in seen:
                 seen.add((user, path))
-                yield user, path, bound
+                yield account, user, path, bound
 
 
 def _of_qos(
@@ -77,7 +77,15 @@ def _first(d: Definition, kind: Iterable[str], keys: Iterable[str]) -> tuple[Key
     return None
 
 
+def _of_whom(account: str, user: str, path: KeyPath) -> tuple[KeyPath, str, str]:
+    """Return for whom a bound is one: some are of an account, or of all, together."""
+    if path[-1] == "grp_submit_jobs":
+        return path, "", ""
+    return path, account, "" if path[-1] == "max_submit_jobs_per_account" else user
+
+
 def queue_places(d: Definition) -> int:
     """Return MaxJobCount: a place for each job that people may have, between two bounds."""
-    wanted = sum(bound or 0 for _, _, bound in submit_bounds(d))
-    return min(max(-(-wanted // _STEP) * _STEP, LEAST), MOST)
+    wanted = {_of_whom(account, user, path): n for account, user, path, n in submit_bounds(d)}
+    places = sum(bound or 0 for bound in wanted.values())
+    return min(max(-(-places // _STEP) * _STEP, LEAST), MOST)

@@ -69,16 +69,26 @@ def module_folder_elsewhere(d: Definition) -> Iterator[Finding]:
 
 @check("apps-hidden-from-builds")
 def apps_hidden_from_builds(d: Definition) -> Iterator[Finding]:
-    """Modules that are built in a folder that a build does not see whole."""
+    """Modules that are built on others, in a folder of which a build sees its own part alone."""
     apps = d.cluster.storage.apps.path
-    versions = (one for several in d.cluster.software.modules.values() for one in several.values())
     hidden = next((folder for folder in HIDDEN if below(apps, folder)), None)
-    if hidden and any(content.is_built for content in versions):
-        yield Finding(
-            ("storage", "apps", "path"),
-            f"modules are built where {hidden} is empty, so they would not find each other",
-            "give another, such as /apps",
-        )
+    if hidden is None:
+        return
+    built = {
+        f"{name}/{version}": content
+        for name, versions in d.cluster.software.modules.items()
+        for version, content in versions.items()
+        if content.is_built
+    }
+    for full, content in built.items():
+        if on := [other for other in content.built_after(full) if other in built]:
+            yield Finding(
+                ("storage", "apps", "path"),
+                f"{full} is built where {hidden} is empty but for its own folder, so it would not "
+                f"find {on[0]}",
+                "give another, such as /apps",
+            )
+            return
 
 
 @check("module-folders-overlap")

@@ -11,7 +11,7 @@ from muster.definition.gres import accounted_gres
 # DEFAULT_ACCOUNTING_TRES in src/common/read_config.h of SLURM: always accounted.
 _ALWAYS = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 # _tres_weight_item in src/common/slurm_protocol_api.c: strtod, then one letter of a unit.
-_NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([kmgtp]|$)", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?([kmgtp]|$)", re.I)
 
 
 @check("priority-weight-tres")
@@ -21,6 +21,8 @@ def priority_weight_tres(d: Definition) -> Iterator[Finding]:
     value = d.cluster.slurm.get(name or "")
     if name is None or isinstance(value, bool | float) or re.search(r'[\s"#]', str(value)):
         return  # another check says what is wrong
+    if "priority/basic" in parameter_words(d, "prioritytype"):
+        return  # it reads no weights
     known = {*_ALWAYS, *accounted_gres(d), *parameter_words(d, "accountingstoragetres")}
     for weight in filter(None, str(value).split(",")):
         tres, _, number = weight.partition("=")

@@ -19,6 +19,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish impor
 )
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_words import (
     by_hand,
+    by_others,
     limits_changed,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
@@ -288,7 +289,7 @@ def test_coordinators_whom_another_cluster_may_have_made_are_kept_and_named():
     assert commands(options, prune=True, has=has) == []
     current = parse("lab", has)
     goal = target(current, wanted(*options), prune=True)
-    assert by_hand(goal, wanted(*options)) == ["account lab-test: coordinator ada"]
+    assert by_others(goal, wanted(*options)) == ["account lab-test: coordinator ada"]
 
 
 def test_rights_that_another_cluster_may_have_given_are_not_lowered_by_default():
@@ -296,7 +297,8 @@ def test_rights_that_another_cluster_may_have_given_are_not_lowered_by_default()
     unsaid = ACCOUNTS, [user("ada", "other")], SETTLED[2]
     assert commands(unsaid) == ["modify user where name=alan set adminlevel=none"]
     assert commands(unsaid, has=has) == []
-    assert by_hand(parse("lab", has), wanted(*unsaid)) == ["user alan: admin level operator"]
+    assert by_others(parse("lab", has), wanted(*unsaid)) == ["user alan: admin level operator"]
+    assert by_hand(parse("lab", has), wanted(*unsaid)) == []
     said = ACCOUNTS, [USERS[0], user("alan", admin_level="administrator")], SETTLED[2]
     assert commands(said, has=has) == ["modify user where name=alan set adminlevel=administrator"]
 

@@ -104,6 +104,9 @@ def test_the_queue_grows_with_people_and_what_they_may_submit(lab):
     of_each = {"bulk": {"max_submit_jobs_per_user": 500}}
     assert places(of_each, qos=["normal", "bulk"]) == 80000
     assert places(of_each, qos=["bulk"]) == 20000
+    # One bound of all together, or of an account, is one.
+    of_account = {"bulk": {"max_submit_jobs_per_account": 30000}}
+    assert places(of_account, qos=["bulk"]) == 40000
 
 
 def test_backfill_looks_30_days_ahead_for_jobs_without_a_limit(lab):

@@ -180,18 +180,18 @@ class Scratch:
         paths = [entry.path for entry in os.scandir(self.root) if NUMBER.fullmatch(entry.name)]
         paths += glob.glob(f"{private_tmp(self.root, '*')}/*/.[0-9]*")
         sizes = measure({path: [*words, "--", path] for path in paths}, COUNT_S)
-        whose = {
-            path: f"job {os.path.basename(path).lstrip('.')} of {login(os.lstat(path).st_uid)}"
-            for path in sorted(sizes, key=lambda path: sizes[path], reverse=True)
-        }
-        if is_full_of_files:
-            # Who is still counted at the end has most.
-            return [f"{job} has most files" for job in whose.values()][:1]
-        counted = [job for path, job in whose.items() if sizes[path] < math.inf]
-        others = [job for path, job in whose.items() if sizes[path] == math.inf]
-        late = f"{' and '.join(sorted(others))} could not be counted in time" if others else ""
-        most = f"{counted[0]} has most of what is in there" if counted else ""
-        return [", but ".join(filter(None, [most, late]))] if whose else []
+        if not is_full_of_files and any(size < math.inf for size in sizes.values()):
+            # Many small files take long to count, and may be little.
+            sizes = {path: size for path, size in sizes.items() if size < math.inf}
+        for path in sorted(sizes, key=lambda path: sizes[path], reverse=True):
+            with suppress(FileNotFoundError):  # its job has ended meanwhile
+                whose = (
+                    f"job {os.path.basename(path).lstrip('.')} of {login(os.lstat(path).st_uid)}"
+                )
+                return [
+                    f"{whose} has most {'files' if is_full_of_files else 'of what is in there'}"
+                ]
+        return []
 
     def clear(self, job: str) -> None:
         """Remove the folder of a job, if it has one."""
@@ -241,7 +241,7 @@ class Scratch:
         own = os.path.join(self.root, OWN)
         if os.path.lexists(own):
             return
-        numbers = sorted(name for name in os.listdir(self.root) if NUMBER.fullmatch(name))
+        numbers = sorted(name for name in os.listdir(self.root) if self._is_of_others(name))
         # They may be of jobs whose prologs came between.
         if numbers and not os.path.lexists(own):
             raise ScratchError(
@@ -249,6 +249,15 @@ class Scratch:
                 "where no jobs have their folders"
             )
         os.close(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+    def _is_of_others(self, name: str) -> bool:
+        """Whether something has a job's number and is not as `make` makes its folder."""
+        if not NUMBER.fullmatch(name):
+            return False
+        with suppress(FileNotFoundError):
+            mode = os.lstat(os.path.join(self.root, name)).st_mode
+            return not stat.S_ISDIR(mode) or stat.S_IMODE(mode) != 0o700
+        return False
 
     def _hide(self, job: str) -> str:
         """Move a job's folder aside; a link is renamed, not followed (rename(2))."""
