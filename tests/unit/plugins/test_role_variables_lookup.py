@@ -181,7 +181,13 @@ def with_variables(inventory: Path, text: str) -> Path:
 def test_variables_that_roles_would_refuse_end_the_run_before_any_host_is_touched(
     inventory: Path,
 ) -> None:
-    text = "slurmd_port: many\nslurmctld_port: 7.5\nlmod_module_paths: {a: b}\n"
+    # Templates, of which `muster check` can't say what they are.
+    text = (
+        "site: {port: many, float: 7.5, paths: {a: b}}\n"
+        "slurmd_port: '{{ site.port }}'\n"
+        "slurmctld_port: '{{ site.float }}'\n"
+        "lmod_module_paths: '{{ site.paths }}'\n"
+    )
     done, plays = play(with_variables(inventory, text), shown("all", "munge_threads"))
     assert done.returncode != 0
     assert len(plays) == 1
@@ -197,7 +203,8 @@ def test_variables_that_fit_or_may_fit_are_left_alone(inventory: Path) -> None:
     with_variables(
         inventory,
         # Of a role that no host has.
-        "fscache_size_gib: none\n"
+        "site_size: none\n"
+        "fscache_size_gib: '{{ site_size }}'\n"
         # What a later task finds out.
         "slurmd_port: '{{ found_port.stdout }}'\n"
         "slurmd_spool_dir: '/var/{{ ansible_facts.kernel }}'\n"
