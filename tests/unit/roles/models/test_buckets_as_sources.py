@@ -309,6 +309,21 @@ def test_a_login_that_runs_out_is_renewed(tmp_path: Path, monkeypatch: pytest.Mo
     assert files_in(tmp_path / "set") == {"a": b"one", "b": b"two"}
 
 
+def test_a_server_that_refuses_each_login_is_asked_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
+    (tmp_path / "bin").mkdir()
+    tokens = [f"token {number}" for number in range(9)]
+    monkeypatch.setenv("PATH", gcloud_that_prints(tmp_path / "bin", *tokens))
+    items = {"items": [listed("m/a", b"one")]}
+    with told_server([(200, json.dumps(items)), (401, "")]) as (host, asked):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert stage("gs://lab-data/m", tmp_path / "set") == 1
+    assert len(asked) == 3
+    assert "the server refuses it (401)" in capsys.readouterr().err
+
+
 def test_a_login_that_can_not_be_renewed_is_one_sentence_and_what_has_come_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

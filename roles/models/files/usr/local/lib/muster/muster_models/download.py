@@ -209,6 +209,8 @@ def _check(source: Source, part: str, at: int) -> None:
 def _fetch(source: Source, part: str, at: int, progress: Progress) -> None:
     """Write a file of a server to `part`, from where it ends on."""
     failures = 0
+    # Where it was when the login was renewed: a new one that brings nothing is not renewed.
+    renewed_at = -1
     with open(part, "ab", opener=partial(durable.opened_there, folder=at)) as stream:
         progress.add(stream.tell())
         while True:
@@ -217,8 +219,9 @@ def _fetch(source: Source, part: str, at: int, progress: Progress) -> None:
                 _go_on(source, stream, progress)
                 return
             except _LoginError:
-                if not source.login.renew():
+                if stream.tell() == renewed_at or not source.login.renew():
                     raise
+                renewed_at = stream.tell()
             except _FaultError as fault:
                 # As long as something comes, it goes on.
                 failures = 1 if stream.tell() > begin else failures + 1
