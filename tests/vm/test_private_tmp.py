@@ -88,6 +88,7 @@ def end(machines: Site, job: str) -> None:
 def no_job_stays(three: Site) -> Iterator[None]:
     """What a failed test left takes no CPU from the next one."""
     yield
+    three.server.check("if systemctl --quiet is-active jobs; then systemctl stop jobs; fi")
     three.server.check("scancel --user=ada; scancel --user=bob")
     until(lambda: idle(three), "no job runs", 120)
 
@@ -153,7 +154,7 @@ def test_a_job_sees_nothing_of_another_and_leaves_nothing(three: Site) -> None:
     said = three.server.check(f"runuser -u ada -- {step}")
     assert said.startswith(f"mine\nmine\n/scratch/{job}\ndrwx------"), said
     end(three, job)
-    assert node.check(f"ls -A {BASE}/node1; ls -A /scratch") == ".private-tmp"
+    assert node.check(f"ls -A {BASE}/node1; ls -A /scratch") == ".muster\n.private-tmp"
     assert node.ssh("ls /tmp/of-ada /dev/shm/of-ada").returncode != 0
     assert "private-tmp" not in node.check("findmnt --noheadings --output=TARGET")
 
