@@ -208,7 +208,9 @@ def _definition_findings(definition: Definition, without_hosts: bool) -> list[tu
 
 
 def _subject(read: Sources, finding: Finding, number: int) -> Hashable:
-    """What a finding is about: its number, but the same for all hosts of a range."""
+    """What a finding is about: its number, but the same for a mistake, or all hosts of a range."""
+    if finding.mistake:
+        return finding.mistake
     place = read.tree.place(finding.path) if finding.file == "hosts" else ()
     one_of_range = place and len(finding.path) == 2 and finding.path[-1] != place[-1]
     return place if one_of_range and finding.line is None else number

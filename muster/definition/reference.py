@@ -37,7 +37,8 @@ Each line is a check with its name; all errors are reported at once, as
 `file:line: path: what is wrong; what to do`, and the exit code is 2. If a value has the wrong
 shape, the other keys of its mapping are checked only after you correct it; a file that is not YAML
 is checked only after you correct it too. Of one check at most 20 errors in a file are listed. The
-last of them says how many more there are, and so does the one error for all hosts of a range.
+last of them says how many more there are, and so does the one error for all hosts of a range, or
+for one mistake at several places.
 
 | check | refuses |
 |---|---|

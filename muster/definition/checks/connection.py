@@ -137,7 +137,14 @@ def _is_of_several(given: Variable) -> bool:
 
 
 def _addresses(sources: Sources) -> Iterator[tuple[str, str, Variable]]:
-    """Host and address, where it is given to that host alone."""
+    """Host and address, where it is given to that host alone; without IPv6."""
+    for host, address, given in _own_addresses(sources):
+        if not isinstance(_ip(address), ipaddress.IPv6Address):
+            yield host, address, given
+
+
+def _own_addresses(sources: Sources) -> Iterator[tuple[str, str, Variable]]:
+    """The same, with those of IPv6."""
     for given in _of(sources, ADDRESS):
         text = isinstance(given.value, str) and given.value.strip() and not given.spelt
         if text and given.hosts and len(given.hosts) == 1:
@@ -147,10 +154,22 @@ def _addresses(sources: Sources) -> Iterator[tuple[str, str, Variable]]:
 @lru_cache(maxsize=20_000)  # several checks look at each
 def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ip = ipaddress.ip_address(address)
+        return ipaddress.ip_address(address)
     except ValueError:
         return None
-    return getattr(ip, "ipv4_mapped", None) or ip
+
+
+@source_check("address-of-ipv6")
+def address_of_ipv6(sources: Sources) -> Iterator[Finding]:
+    """An `ansible_host` that is an IPv6 address: SLURM's daemons talk IPv4 to each other."""
+    for host, address, given in _own_addresses(sources):
+        if isinstance(_ip(address), ipaddress.IPv6Address):
+            yield given.finding(
+                f"{host} has an IPv6 address, {address}, and SLURM's daemons talk IPv4 to each "
+                "other",
+                "write its IPv4 address, or a name that has one",
+                mistake="IPv6",
+            )
 
 
 @source_check("address-malformed")
@@ -190,7 +209,7 @@ def address_twice(sources: Sources) -> Iterator[Finding]:
     names = set(sources.members.groups["all"]) if sources.members else set()
     first: dict[str, str] = {}
     for host, (address, given) in last.items():
-        other = first.setdefault(str(_ip(address) or address.lower()), host)
+        other = first.setdefault(address.lower(), host)
         if other == host and address in names:
             other = address
         if other != host:

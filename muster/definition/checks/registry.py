@@ -25,6 +25,8 @@ class Finding:
     """Keys of the other part of the definition that the finding follows from."""
     other: KeyPath = ()
     """Keys below `cluster` that the message ends with: file and line are added to it."""
+    mistake: str = ""
+    """The mistake of which a check finds more: one finding is shown, and how many there are."""
 
 
 DefinitionCheck = Callable[[Definition], Iterator[Finding]]

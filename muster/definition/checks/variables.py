@@ -42,9 +42,9 @@ class Variable:
         faults = (fault for fault in self.document.faults if fault.kind in kinds)
         return next((fault.text for fault in faults if fault.path == self.place), None)
 
-    def finding(self, message: str, remedy: str) -> Finding:
+    def finding(self, message: str, remedy: str, mistake: str = "") -> Finding:
         """Return what is wrong with it."""
-        return Finding(self.path, message, remedy, self.file, self.line)
+        return Finding(self.path, message, remedy, self.file, self.line, mistake=mistake)
 
 
 def variables(sources: Sources, names: Collection[str] | None = None) -> Iterator[Variable]:
