@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from muster.definition import indentation, schema_errors, sources
+from muster.definition import indentation, module_versions, schema_errors, sources
 from muster.definition.checks import CHECKS, Finding, misspelt
 from muster.definition.definition import HOST_GROUPS, Definition, Hosts, cloud_hosts
 from muster.definition.hosts_file import HostsTree
@@ -78,9 +78,11 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     if isinstance(read.definition, dict):
         beside = indentation.beside_cluster(read.cluster.data)
         whole = {**read.definition, **{key: read.cluster.data[key] for key in beside}}
-        data, misplaced = indentation.put_right(whole, beside)
+        versioned, unversioned = module_versions.put_right(whole)
+        data, misplaced = indentation.put_right(versioned, beside)
         cluster, errors = schema_errors.apply(data)
-        moved = [keys.error() for keys in misplaced]
+        moved = [error for error in unversioned if error.path[0] not in beside]
+        moved += [keys.error() for keys in misplaced]
         # What else is wrong below these keys would be told of places that the file does not have.
         places: list[KeyPath] = [(key,) for key in beside]
         places += [error.meant for error in moved if error.meant is not None]

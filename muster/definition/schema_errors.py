@@ -43,7 +43,9 @@ _LIKENESS = 0.75
 
 MISPLACED = "misplaced_key"
 """Kind of a key that belongs into another mapping, which muster.definition.indentation finds."""
-MOVED = ("extra_forbidden", MISPLACED)
+UNVERSIONED = "unversioned"
+"""Kind of a module without a version above its content, which module_versions finds."""
+MOVED = ("extra_forbidden", MISPLACED, UNVERSIONED)
 """Kinds of errors after which all values are as they are written, maybe under other keys."""
 
 
@@ -110,7 +112,7 @@ class SchemaError:
     @property
     def meant(self) -> KeyPath | None:
         """The key that an unknown key was likely meant to be, if that one is missing."""
-        if self.kind == MISPLACED:
+        if self.kind in (MISPLACED, UNVERSIONED):
             meant: KeyPath = self.context["meant"]
             return meant
         if self.kind != "extra_forbidden" or self.owner is None:
@@ -225,20 +227,21 @@ def _repair(data: Any, wrong: SchemaError, numbers: "itertools.count[int]") -> N
         # The value may be of another kind or unit, such as GiB for MiB.
         if wrong.meant and not wrong.other_key:
             here.setdefault(wrong.meant[-1], value)
-    elif wrong.field and not wrong.field.is_required() and not _is_collection(wrong.wanted):
+    elif wrong.field and not wrong.field.is_required() and not is_collection(wrong.wanted):
         here.pop(key, None)
     elif wrong.kind != "missing" or key not in here:
         here[key] = _stand_in(str(key), wrong, numbers)
 
 
-def _is_collection(kind: Any) -> bool:
+def is_collection(kind: Any) -> bool:
+    """Return whether values of a type have parts."""
     is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
     return is_model or typing.get_origin(kind) in (dict, list)
 
 
 def _stand_in(key: str, wrong: SchemaError, numbers: "itertools.count[int]") -> Any:
     kind = wrong.wanted
-    if _is_collection(kind):
+    if is_collection(kind):
         return _named_in(wrong.value, typing.get_origin(kind))
     if key in ("uid", "gid"):
         return next(numbers)

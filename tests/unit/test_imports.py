@@ -38,7 +38,7 @@ LAYERS = {
         {"loading", "warnings"},
         {"longest_wall", "several_gpus"},
         {"checks"},
-        {"sources", "secret_values", "indentation", "requirements"},
+        {"sources", "secret_values", "indentation", "module_versions", "requirements"},
         {"hosts_file", "inventory_files", "secret_names", "examples", "limited", "gres"},
         {"schema_errors", "definition"},
         {"repeats"},

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
-from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.registry import Finding, check, source_check
 from muster.definition.checks.rows import Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
+from muster.definition.examples import text_of
 from muster.definition.schema.software import KINDS, SoftwareVersion, folders_in
+from muster.definition.schema_errors import UNVERSIONED
+from muster.definition.sources import Sources
 from muster.definition.yaml_file import KeyPath
 
 # Names of folders: 255 bytes at most. A file VERSION.building is beside the folder of a version.
@@ -70,6 +73,25 @@ table(
         "write name and version: apps/python/3.11"),
 )
 # fmt: on
+
+
+@source_check("module-content-without-version", UNVERSIONED)
+def module_content_without_version(sources: Sources) -> Iterator[Finding]:
+    """The keys of a version directly below a module, or below a name with the version in it."""
+    for error in sources.schema_errors:
+        if error.kind == UNVERSIONED:
+            name, family, keys = error.path[-1], error.context["family"], error.context["keys"]
+            content = f"{{{', '.join(f'{key}: ...' for key in keys)}}}"
+            if family != name:
+                said = f'"{name}" has its version in its name'
+                version = text_of(error.value)
+                remedy = f"name the module {family}, and write {version}: {content} below it"
+            else:
+                said = f'"{name}" has no version above {", ".join(keys) or "it"}'
+                spelt = sources.cluster.raw.get(("cluster", *error.path, "version"))
+                version = text_of(spelt or error.value or "VERSION")
+                remedy = f"write {family}: {{{version}: {content}}}"
+            yield Finding(error.path, said, remedy)
 
 
 @check("module-without-version")
