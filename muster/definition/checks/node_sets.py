@@ -9,7 +9,7 @@ from muster.definition.checks.misspelt import misspelt
 from muster.definition.checks.paths import is_well_formed
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
-from muster.definition.definition import Definition
+from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.problems import counted
 from muster.definition.schema.node_sets import MOST_16_BITS, Machines
 
@@ -88,15 +88,32 @@ def node_set_without_hosts(d: Definition) -> Iterator[Finding]:
 def node_set_outside_compute(d: Definition) -> Iterator[Finding]:
     """A host of a node set that is not in the group compute, so it gets no slurmd."""
     compute = set(d.hosts.groups.get("compute", ()))
+    outside: dict[str, str] = {}
     for name in _standing(d):
-        outside = [host for host in d.hosts_of(name) if host not in compute]
-        if outside:
-            yield Finding(
-                (name,),
-                f'{outside[0]} is in the node set "{name}" and not in `compute`',
-                f'make the group "{name}" a child of `compute`',
-                "hosts",
-            )
+        for host in d.hosts_of(name):
+            if host not in compute:
+                outside.setdefault(name, host)
+    if not outside or "compute" in meant_groups(d).values():
+        return
+    name, host = next(iter(outside.items()))
+    groups = ", ".join(f'"{group}"' for group in outside)
+    if not compute and (other := _group_of_node_sets(d)):
+        remedy = f'call the group "{other}" `compute`'
+    elif len(outside) == 1:
+        remedy = f"make the group {groups} a child of `compute`"
+    else:
+        remedy = f"make the groups {groups} children of `compute`"
+    yield Finding(
+        (name,), f'{host} is in the node set "{name}" and not in `compute`', remedy, "hosts"
+    )
+
+
+def _group_of_node_sets(d: Definition) -> str | None:
+    """A group without a meaning that has the hosts of all node sets, and no others."""
+    hosts = {host for name in _standing(d) for host in d.hosts_of(name)}
+    known = {*HOST_GROUPS, *d.cluster.nodes, "all", "ungrouped"}
+    same = (name for name, there in d.hosts.groups.items() if hosts == {*there})
+    return next((name for name in same if name not in known), None)
 
 
 @check("compute-host-in-no-set", reads_hosts=True)
@@ -128,6 +145,7 @@ def compute_host_in_two_sets(d: Definition) -> Iterator[Finding]:
                     f'{host} is in the node sets "{first[host]}" and "{name}"',
                     "leave it in the one that describes its hardware",
                     "hosts",
+                    mistake=f"{first[host]} {name}",
                 )
 
 
