@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from muster.definition.checks.hosts import lacks
 from muster.definition.checks.paths import is_disk, is_well_formed
 from muster.definition.checks.registry import Finding, check, repeated, suggestion
 from muster.definition.checks.storage import below, of_the_system
@@ -104,7 +105,7 @@ def ceph_image_of_files(d: Definition) -> Iterator[Finding]:
 @check("ceph-without-host", reads_hosts=True)
 def ceph_without_host(d: Definition) -> Iterator[Finding]:
     """Ceph to be built, and no host to build it on."""
-    if _built(d) and not d.hosts.groups.get("storage"):
+    if _built(d) and lacks(d, "storage"):
         yield Finding(
             ("storage", "ceph"),
             "no host is in the group `storage` to build it on",

@@ -32,7 +32,7 @@ def meant_groups(d: Definition) -> dict[str, str]:
     return meant
 
 
-def _lacks(d: Definition, group: str) -> bool:
+def lacks(d: Definition, group: str) -> bool:
     """Whether a group has no hosts, under whatever spelling."""
     return not d.hosts.groups.get(group) and group not in meant_groups(d).values()
 
@@ -40,7 +40,7 @@ def _lacks(d: Definition, group: str) -> bool:
 @check("no-controller", reads_hosts=True)
 def no_controller(d: Definition) -> Iterator[Finding]:
     """No host for slurmctld."""
-    if _lacks(d, "controller"):
+    if lacks(d, "controller"):
         yield Finding(
             ("controller",),
             "no host is in the group `controller`",
@@ -65,7 +65,7 @@ def two_controllers(d: Definition) -> Iterator[Finding]:
 def accounts_without_database(d: Definition) -> Iterator[Finding]:
     """Accounts or QoS, and no host for the database that SLURM keeps them in."""
     kept_there = "accounts" if d.cluster.accounts else "qos" if d.cluster.qos else ""
-    if kept_there and _lacks(d, "database"):
+    if kept_there and lacks(d, "database"):
         yield Finding(
             ("database",),
             f"no host is in the group `database`, and cluster.yml has {kept_there}",
@@ -89,7 +89,7 @@ def two_databases(d: Definition) -> Iterator[Finding]:
 @check("people-without-login", reads_hosts=True)
 def people_without_login(d: Definition) -> Iterator[Finding]:
     """People, and no host that they can log in to."""
-    if d.cluster.users.people and _lacks(d, "login"):
+    if d.cluster.users.people and lacks(d, "login"):
         yield Finding(
             ("login",),
             "no host is in the group `login`, and cluster.yml has people",

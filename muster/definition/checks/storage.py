@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from muster.definition.checks.hosts import lacks
 from muster.definition.checks.paths import is_well_formed
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, table
@@ -260,12 +261,15 @@ def apps_read_only(d: Definition) -> Iterator[Finding]:
 @check("folder-without-server", reads_hosts=True)
 def folder_without_server(d: Definition) -> Iterator[Finding]:
     """A folder that Muster serves, and no host to serve it."""
-    if not d.hosts.groups.get("storage"):
+    ceph = d.cluster.storage.ceph
+    # Ceph is built on these hosts too, of which another check says that they are missing.
+    if lacks(d, "storage") and not (ceph and ceph.is_built):
         for key in d.cluster.storage.served():
             yield Finding(
                 ("storage", key, "kind"),
                 "no host is in the group `storage` to serve it",
                 "add one to hosts.yml; it may be the controller",
+                mistake="no host",
             )
 
 
