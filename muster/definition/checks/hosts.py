@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from muster.definition.checks.misspelt import misspelt
-from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.names import RESERVED_FOR_GROUPS
+from muster.definition.checks.registry import Finding, check, source_check
 from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.schema.node_sets import Machines
+from muster.definition.sources import Sources
 from muster.definition.spelling import nearest
 
 
@@ -104,6 +106,24 @@ def group_misspelt(d: Definition) -> Iterator[Finding]:
     for group, near in meant_groups(d).items():
         message = f'the group "{group}" has no meaning'
         yield Finding((group,), message, f'did you mean "{near}"?', "hosts")
+
+
+@source_check("hosts-cycle", "hosts-cycle")
+def hosts_cycle(sources: Sources) -> Iterator[Finding]:
+    """A group of hosts.yml that is its own child."""
+    definition = sources.definition
+    nodes = definition.get("nodes") if isinstance(definition, dict) else None
+    node_sets = nodes if isinstance(nodes, dict) else {}
+    for file, fault in sources.faults("hosts-cycle"):
+        # A node set of that name is refused, and its group follows from it.
+        if fault.text not in RESERVED_FOR_GROUPS or fault.text not in node_sets:
+            yield Finding(
+                fault.path,
+                f'group "{fault.text}" is below itself',
+                "take it out of its own children",
+                file,
+                fault.line,
+            )
 
 
 @check("host-named-as-group", reads_hosts=True)

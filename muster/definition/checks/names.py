@@ -10,6 +10,10 @@ from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.schema import patterns
 from muster.definition.yaml_file import KeyPath
 
+# The controller may delete VMs whose names begin as its nodes' do, and no others.
+RESERVED_FOR_GROUPS = (*HOST_GROUPS, "all", "ungrouped", "builder")
+"""Names that no node set can have."""
+
 
 def _hosts(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     # Those of the cloud have names that Muster makes.
@@ -53,8 +57,7 @@ table(
         "use up to 30 small letters, digits and hyphens, a letter first, no hyphen last"),
     ReservedWord("node-set-name-reserved",
         "A node set named like a group or like VMs that have another meaning",
-        # The controller may delete VMs whose names begin as its nodes' do, and no others.
-        at("nodes.<name>"), (*HOST_GROUPS, "all", "ungrouped", "builder"),
+        at("nodes.<name>"), RESERVED_FOR_GROUPS,
         '"{value}" is the name of a group or of VMs with another meaning',
         "name the node set after its hardware"),
     Spelling("partition-name",

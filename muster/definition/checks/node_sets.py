@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from muster.catalog import hostlists
 from muster.definition.checks.hosts import meant_groups
 from muster.definition.checks.misspelt import misspelt
+from muster.definition.checks.names import RESERVED_FOR_GROUPS
 from muster.definition.checks.paths import is_well_formed
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
@@ -21,10 +22,12 @@ _GPU_COUNT = re.compile(r"[0-9]+([kmgtp](i?b)?)?", re.IGNORECASE)
 
 
 def _standing(d: Definition) -> list[str]:
-    """Node sets whose hosts are in hosts.yml."""
+    """Node sets whose hosts are in hosts.yml; without one that is called like another group."""
     if d.cluster.cloud is not None:
         return []
-    return [name for name, nodes in d.cluster.nodes.items() if isinstance(nodes, Machines)]
+    sets = d.cluster.nodes.items()
+    machines = [name for name, nodes in sets if isinstance(nodes, Machines)]
+    return [name for name in machines if name not in RESERVED_FOR_GROUPS]
 
 
 def _is_gpu_type(text: str) -> bool:

@@ -97,10 +97,6 @@ table(
         "A range of host names that Ansible can't expand",
         "{text}",
         "write it like lab-cpu-[01:16]"),
-    FileFault("hosts-cycle",
-        "A group of hosts.yml that is its own child",
-        'group "{text}" is below itself',
-        "take it out of its own children"),
 )
 # fmt: on
 
