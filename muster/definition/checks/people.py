@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from muster.catalog.system_names import ROOT_GROUPS, SYSTEM_NAMES
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import (
     ListedTwice,
@@ -20,6 +21,8 @@ LARGEST_ID = 2**31 - 1  # beyond, programs that take ids as signed numbers fail
 # Below the first, and from the second to the last. Debian Policy 9.2.2 and systemd's UIDS-GIDS.md:
 # packages, dynamic users, nobody, 16-bit -1.
 OF_THE_SYSTEM = (1000, 60000, 65535)
+# Another check refuses these, with whatever number.
+_NAMES = SYSTEM_NAMES.union(ROOT_GROUPS)
 _UIDS = at("users.people.<name>.uid")
 _GIDS = at("users.groups.<name>.gid")
 
@@ -79,7 +82,7 @@ def _taken(number: int) -> str | None:
 def uid_of_the_system(d: Definition) -> Iterator[Finding]:
     """A uid from the ranges that belong to the system."""
     for path, uid in _UIDS(d):
-        if why := _taken(uid):
+        if (why := _taken(uid)) and path[2] not in _NAMES:
             yield Finding(path, f"{uid} is {why}", "take one from 1000 to 59999")
 
 
@@ -87,7 +90,7 @@ def uid_of_the_system(d: Definition) -> Iterator[Finding]:
 def gid_of_the_system(d: Definition) -> Iterator[Finding]:
     """A gid from the ranges that belong to the system."""
     for path, gid in _GIDS(d):
-        if why := _taken(gid):
+        if (why := _taken(gid)) and path[2] not in _NAMES:
             yield Finding(path, f"{gid} is {why}", "take one from 1000 to 59999")
 
 
