@@ -209,6 +209,8 @@ def address_twice(sources: Sources) -> Iterator[Finding]:
     names = set(sources.members.groups["all"]) if sources.members else set()
     first: dict[str, str] = {}
     for host, (address, given) in last.items():
+        if names and host not in names:
+            continue  # a file of host_vars whose name is no host's, as another check says
         other = first.setdefault(address.lower(), host)
         if other == host and address in names:
             other = address
