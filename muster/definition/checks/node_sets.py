@@ -182,7 +182,8 @@ def gpu_devices_count(d: Definition) -> Iterator[Finding]:
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus:
             devices = _devices(nodes.gpus.devices)
-            if devices and len(devices) != nodes.gpus.count:
+            right = all(is_well_formed(file) and file.startswith("/dev/") for file in devices)
+            if devices and right and len(devices) != nodes.gpus.count:
                 yield Finding(
                     ("nodes", name, "gpus", "devices"),
                     f'"{nodes.gpus.devices}" names {counted(len(devices), "device")} and '

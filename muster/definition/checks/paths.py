@@ -42,6 +42,7 @@ _PATHS = {
     "/apps/software/torch": at("software.modules.<name>.<version>.root"),
 }
 """Where paths are written, each with an example."""
+_GPUS = "/dev/nvidia[0-3]"
 
 
 def _devices(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -59,7 +60,7 @@ def _paths(d: Definition) -> Iterator[tuple[KeyPath, str, str]]:
     """Each path: where it is written, the path, an example."""
     for example, values in _PATHS.items():
         yield from ((place, path, example) for place, path in values(d))
-    yield from ((place, path, "/dev/nvidia[0-3]") for place, path in _devices(d))
+    yield from ((place, path, _GPUS) for place, path in _devices(d))
 
 
 def is_well_formed(path: str) -> bool:
@@ -79,7 +80,10 @@ def _fault(path: str, example: str) -> tuple[str, str] | None:
     odd = (_ODD_OF_DEVICE if path.startswith("/dev/") else _ODD).search(path)
     if odd:
         what = "white space" if odd[0].isspace() else f"the character {odd[0]}"
-        return f'"{path}" has {what} in it', "use letters, digits and _ . + - between the slashes"
+        remedy = "use letters, digits and _ . + - between the slashes"
+        if odd[0] in "*?" and example == _GPUS:
+            remedy = f"write each device, like {example}"
+        return f'"{path}" has {what} in it', remedy
     if path != posixpath.normpath(path) or path.startswith("//"):
         shorter = "leave out .., double slashes and the slash at the end"
         return f'"{path}" is not in its shortest form', shorter
