@@ -10,6 +10,7 @@ from muster.definition.examples import example, text_of
 from muster.definition.problems import counted
 from muster.definition.schema.base import TIME_UNIT, SlurmTime
 from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.gpus import Gpus
 from muster.definition.schema.limits import Tres, TresMinutes
 from muster.definition.schema.node_sets import Machines, Partition, VirtualMachines
 from muster.definition.schema_errors import MACHINE_TYPE, MISPLACED, SchemaError, plain_type
@@ -304,11 +305,31 @@ def not_a_mapping(sources: Sources) -> Iterator[Finding]:
             # Items of a list have no key.
             key = error.path[-1]
             before = f"{text_of(key)}: " if isinstance(key, str) else ""
-            yield Finding(
-                error.path,
-                f"{_spelt(sources, error)} is not a mapping",
-                f"write {before}{example(error.wanted, error.field)}",
-            )
+            remedy = f"write {before}{example(error.wanted, error.field)}"
+            if error.wanted is Gpus and isinstance(error.value, list):
+                remedy = _of_listed_gpus(error.value) or remedy
+            yield Finding(error.path, f"{_spelt(sources, error)} is not a mapping", remedy)
+
+
+def _of_listed_gpus(items: list[Any]) -> str | None:
+    """What to write in place of a list of GPUs; None if it does not say how many of which type."""
+    counts: dict[str, int] = {}
+    for item in items:
+        match item:
+            case {"count": int(count), "type": str(kind)}:
+                counts[text_of(kind)] = counts.get(text_of(kind), 0) + count
+            case _:
+                return None
+    if not counts:
+        return None
+    (kind, count), *others = counts.items()
+    remedy = f"write gpus: {{count: {count}, type: {kind}}}"
+    if not others:
+        return remedy
+    return (
+        f"{remedy} and make another node set of nodes with {' or '.join(dict(others))}, or, if one "
+        f"node has all of them, write gpus: {{count: {sum(counts.values())}}} without a type"
+    )
 
 
 @source_check("not-a-choice", "literal_error")
