@@ -37,6 +37,9 @@ _TAKEN = frozenset(
 _ENTRY = re.compile(r"/?(?:[A-Za-z0-9._+-]+(?:/[A-Za-z0-9._+-]+)*/?)?")
 _WORD = re.compile(r"(?<!\$)\{([A-Za-z][A-Za-z0-9_]*)\}")
 _BEHIND_DOLLAR = re.compile(r"\$\{([^{}]+)\}")
+_GIT = re.compile(
+    r"(?:git\+|git@|git:|ssh:).*|.*\.git/?(?:[#@].*)?|https://git(?:hub|lab)\.com/[^/]+/[^/]+/?"
+)
 _NOT_ROOT = frozenset({"root", "prefix", "folder", "dir", "destdir", "installdir", "dest"})
 """What people write for `{root}`, in small letters. Another word in braces may be awk's."""
 
@@ -58,9 +61,16 @@ table(
         "write its name alone, in small letters, such as python3-venv"),
     Spelling("module-archive-address",
         "An address of an archive that no program can fetch",
-        at(f"{_MODULE}.archive.url"), r"(https?|ftp|file)://[!-~]+",
+        at(f"{_MODULE}.archive.url"),
+        lambda url: _GIT.fullmatch(url) or re.fullmatch(r"(https?|ftp|file)://[!-~]+", url),
         '"{value}" can\'t be the address of an archive',
         "write it like https://example.org/tool-1.0.tar.gz, without blanks"),
+    Spelling("module-archive-git",
+        "An address of a git repository in place of an archive's",
+        at(f"{_MODULE}.archive.url"), lambda url: not _GIT.fullmatch(url),
+        '"{value}" is a git repository and no archive',
+        "write the address of a release's archive, such as "
+        "https://github.com/OWNER/NAME/archive/refs/tags/v1.0.tar.gz, and its sha256"),
     Spelling("module-archive-digest",
         "A SHA-256 of an archive that is none",
         at(f"{_MODULE}.archive.sha256"), r"[0-9a-f]{64}",
