@@ -193,12 +193,20 @@ def connection_differs(sources: Sources) -> Iterator[Finding]:
     for given in _of(sources, ADDRESS, PORT, USER):
         for host in given.hosts or ():
             other = first.setdefault((host, given.name), given)
-            if str(other.value) != str(given.value):
+            if str(other.value) != str(given.value) and not _in_two_sets(sources, other, given):
                 yield given.finding(
                     f'{host} has {given.name} "{other.value}" already, and here "{given.value}"',
                     "take one of them out",
                 )
                 break
+
+
+def _in_two_sets(sources: Sources, *places: Variable) -> bool:
+    """Whether a host has a variable in two node sets, in which another check refuses it."""
+    definition = sources.definition
+    nodes = definition.get("nodes") if isinstance(definition, dict) else None
+    groups = {given.path[0] for given in places if given.file == "hosts"}
+    return isinstance(nodes, dict) and len(groups & nodes.keys()) == len(places)
 
 
 @source_check("address-twice")
