@@ -46,7 +46,7 @@ def test_an_image_is_pulled_once(
     copies = [line for line in (tmp_path / "calls").read_text().splitlines() if "copy" in line]
     assert len(copies) == 1
     assert copies[0].startswith(
-        f"copy --quiet docker://docker.io/library/tool@{digest(source)} oci:{store}/.pull-"
+        f"copy --quiet docker://docker.io/library/tool@{digest(source)} oci:/proc/self/fd/"
     )
     assert [path.name for path in store.iterdir()] == ["tool"]
 
@@ -461,6 +461,64 @@ def test_nobody_else_enters_the_folder_that_a_pull_writes(
     assert int((tmp_path / "mode").read_text(), 8) & 0o777 == 0o700
     version = (store / "tool/=1.2").resolve()
     assert version.stat().st_mode & 0o7777 == 0o2775
+
+
+@pytest.mark.parametrize("trap", ["ln -s {victim} $0/image", "mkdir $0/image; {links}"])
+def test_a_folder_in_the_place_of_the_one_that_a_pull_writes_leads_nowhere(
+    program: Program, source: Path, store: Path, tmp_path: Path, trap: str
+) -> None:
+    """Members of the group may rename it: they write in the store, and it is not sticky."""
+    victim = tmp_path / "victim"
+    (victim / "private").mkdir(parents=True, mode=0o700)
+    (victim / "index.json").write_text("theirs")
+    links = f"ln -s {victim}/index.json $0/image/index.json; ln -s {victim} $0/image/blobs"
+    attack = f"mv $0 $0.moved; mkdir -m 777 $0; {trap.format(victim=victim, links=links)}"
+    skopeo = tmp_path / "bin/skopeo"
+    skopeo.write_text(
+        skopeo.read_text().replace("mkdir", f"sh -c '{attack}' {store}/.pull-*\nmkdir", 1)
+    )
+    store.chmod(0o2775)
+    assert program("pull", REF) == 0
+    assert sorted(path.name for path in victim.iterdir()) == ["index.json", "private"]
+    assert (victim / "index.json").read_text() == "theirs"
+    assert (victim / "private").stat().st_mode & 0o777 == 0o700
+    index = store / "tool/=1.2/index.json"
+    assert not index.is_symlink()
+    assert index.read_text() == (source / "index.json").read_text()
+
+
+@pytest.mark.usefixtures("source")
+@pytest.mark.parametrize("swap", ["link", "open", "other", "file"])
+def test_nor_does_one_that_is_there_before_the_pull_has_opened_its_own(
+    program: Program,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    swap: str,
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    make = tempfile.mkdtemp
+
+    def swapped(prefix: str, dir: str) -> str:  # noqa: A002 (as mkdtemp calls it)
+        path = Path(make(prefix=prefix, dir=dir))
+        if swap == "open":
+            path.chmod(0o777)
+        if swap == "other":
+            monkeypatch.setattr(os, "geteuid", lambda: 4711)
+        if swap in ("link", "file"):
+            path.rmdir()
+        if swap == "link":
+            path.symlink_to(victim)
+        if swap == "file":
+            path.touch(0o600)
+        return str(path)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swapped)
+    assert program("pull", REF) == 1
+    assert f"by somebody who may write in {tmp_path}/images: pull again" in said(capsys)
+    assert list(victim.iterdir()) == []
+    assert "copy" not in (tmp_path / "calls").read_text()
 
 
 def test_images_in_a_store_of_one_person_are_that_person_s(

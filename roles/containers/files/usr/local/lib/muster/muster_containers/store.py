@@ -78,10 +78,14 @@ def pull(source: str, name: str, store: str, *, again: bool) -> tuple[images.Ima
             "it then"
         )
     digest = _look(source)
-    hidden = _hidden(store)
+    hidden, descriptor = _hidden(store)
     try:
-        new = os.path.join(hidden, "image")
-        done = _skopeo(["copy", "--quiet", _pinned(source, digest), f"oci:{new}:image"], None)
+        # Members of the group may rename what is in the store, so its path may lead elsewhere.
+        inside = f"/proc/self/fd/{descriptor}"
+        new = os.path.join(inside, "image")
+        done = _skopeo(
+            ["copy", "--quiet", _pinned(source, digest), f"oci:{new}:image"], None, descriptor
+        )
         if done.returncode != 0:
             raise errors.full(_said(done), store) or errors.of_source(
                 _said(done), source, images.architecture()
@@ -90,11 +94,12 @@ def pull(source: str, name: str, store: str, *, again: bool) -> tuple[images.Ima
         image.check()
         images.Record(_absolute(source), digest or "-", _now(), _login()).write(new)
         _share(new, store)
-        version = _publish(new, place, hidden)
+        version = _publish(inside, place, os.path.basename(hidden).removeprefix(_HIDDEN))
     except OSError as error:
         raise _unwritable(store, error) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
+        os.close(descriptor)
     return images.read(name, version), True
 
 
@@ -188,7 +193,9 @@ def _pinned(source: str, digest: str | None) -> str:
     return f"{repository}{slash}{last.partition(':')[0]}@{digest}"
 
 
-def _skopeo(words: list[str], seconds: float | None) -> "subprocess.CompletedProcess[bytes]":
+def _skopeo(
+    words: list[str], seconds: float | None, *descriptors: int
+) -> "subprocess.CompletedProcess[bytes]":
     if shutil.which("skopeo") is None:
         raise ContainerError("skopeo is not installed on this host: pull images on a login node")
     return subprocess.run(
@@ -197,6 +204,7 @@ def _skopeo(words: list[str], seconds: float | None) -> "subprocess.CompletedPro
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=seconds,
+        pass_fds=descriptors,
         check=False,
     )
 
@@ -205,17 +213,28 @@ def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
     return done.stderr.decode("utf-8", "replace")
 
 
-def _hidden(store: str) -> str:
+def _hidden(store: str) -> tuple[str, int]:
     """Make a hidden folder in the store, and remove what is of no use any more.
 
-    Nobody else enters it: a link that a member of the group put there would lead what is written,
-    by root perhaps, to any file.
+    Return its path and its descriptor. Nobody else enters the folder: a link that a member of the
+    group put there would lead what is written, by root perhaps, to any file. They may put something
+    else in its place, which is refused here, and has no effect on the descriptor later.
     """
     _tidy(store)
     try:
-        return tempfile.mkdtemp(prefix=_HIDDEN, dir=store)
+        path = tempfile.mkdtemp(prefix=_HIDDEN, dir=store)
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
     except OSError as error:
         raise _unwritable(store, error) from error
+    state = os.fstat(descriptor)
+    is_own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid()
+    if not is_own or state.st_mode & 0o077:
+        os.close(descriptor)
+        raise ContainerError(
+            f"{path} was replaced by somebody who may write in {store}: pull again, and tell an "
+            "administrator"
+        )
+    return path, descriptor
 
 
 def _tidy(store: str) -> None:
@@ -243,13 +262,16 @@ def _share(folder: str, store: str) -> None:
         os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | bits)
 
 
-def _publish(new: str, place: str, hidden: str) -> str:
-    """Let the name lead to a whole image from now on; return where that is."""
+def _publish(hidden: str, place: str, number: str) -> str:
+    """Let the name lead to the whole image in the hidden folder; return where that is then.
+
+    `number`: what no other version of it has in its name.
+    """
     parent, tag = os.path.split(place)
     os.makedirs(parent, exist_ok=True)
     # No tag has an =, so no version is one of another tag.
-    version = os.path.join(parent, f".{tag}={os.path.basename(hidden).removeprefix(_HIDDEN)}")
-    os.rename(new, version)
+    version = os.path.join(parent, f".{tag}={number}")
+    os.rename(os.path.join(hidden, "image"), version)
     link = os.path.join(hidden, "link")
     os.symlink(os.path.basename(version), link)
     before = os.path.realpath(place)
