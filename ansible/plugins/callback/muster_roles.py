@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One line for each role with its seconds; all other output of Ansible goes into the log file."""
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from ansible.executor.task_result import CallbackTaskResult
 from ansible.playbook.play import Play
 from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.utils.color import parsecolor
 from ansible.utils.display import Display
 
 DOCUMENTATION = r"""
@@ -24,6 +26,7 @@ description:
   - Failures, unreachable hosts, differences (C(--diff)), warnings and messages of tasks are
     printed in full.
   - All else that C(default) would print goes into Ansible's log file, whose name is the last line.
+  - Control characters of hosts' messages go to neither.
 extends_documentation_fragment: [default_callback, result_format_callback]
 requirements: [set as stdout_callback, log_path set]
 """
@@ -38,6 +41,23 @@ ROLE_COLUMNS = 16
 PLAY_COLUMNS = 26
 NO_WORK = ("gather_facts", "host_facts", "validate_argument_spec")
 """Actions, without their collection, that alone give a role no line."""
+
+OF_DIFFERENCES = (
+    constants.COLOR_DIFF_ADD,
+    constants.COLOR_DIFF_REMOVE,
+    constants.COLOR_DIFF_LINES,
+)
+"""Colours that are in a text before it is printed."""
+
+KEPT = re.compile(rf"(\n|\t|\x1b\[(?:0|{'|'.join(map(parsecolor, OF_DIFFERENCES))})m)")
+
+
+def printable(text: str) -> str:
+    """Return a text without what controls a terminal, but for what is `KEPT`."""
+    parts = KEPT.split(text)
+    for number in range(0, len(parts), 2):
+        parts[number] = "".join(char if char.isprintable() else " " for char in parts[number])
+    return "".join(parts)
 
 
 class LogOnly:
@@ -74,6 +94,9 @@ class CallbackModule(Default):
     def __init__(self) -> None:
         super().__init__()
         self._screen = self._display
+        self._raw = self._screen.display
+        # Warnings and errors are printed by the display itself.
+        self._screen.display = self._printed  # type: ignore[method-assign]
         self._log = LogOnly(self._screen)
         self._display = self._log  # type: ignore[assignment]
         self._began = time.monotonic()
@@ -173,8 +196,12 @@ class CallbackModule(Default):
     def _clear(self) -> None:
         """Remove the line of a role that runs."""
         if self._is_open:
-            self._screen.display("\r\033[K", screen_only=True, newline=False)
+            self._raw("\r\033[K", screen_only=True, newline=False)
             self._is_open = False
+
+    def _printed(self, msg: str, *arguments: Any, **options: Any) -> None:
+        """Write a line to screen and log: root of a host says what it likes in messages."""
+        self._raw(printable(msg), *arguments, **options)
 
     def _say(self, line: str, colour: str | None = None) -> None:
         self._clear()

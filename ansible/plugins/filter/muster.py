@@ -8,6 +8,7 @@ from typing import Any
 # The lookup role_variables needs it, in a process per host. Ansible loads this file once, before
 # those processes: an import takes a sixth of a second.
 import muster.render.role_variables  # noqa: F401
+from muster.catalog import printable
 from muster.definition import DefinitionError, load, secret_values
 from muster.verify import verdict
 
@@ -56,6 +57,16 @@ def credentials(hosts: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def problems(*reports: Any) -> list[str]:
+    """Return `verdict.problems` for a terminal: root of a host says what it likes in its report."""
+    return [printable.one_line(sentence) for sentence in verdict.problems(*reports)]
+
+
+def notes(*reports: Any) -> list[str]:
+    """Return `verdict.notes` for a terminal."""
+    return [printable.one_line(sentence) for sentence in verdict.notes(*reports)]
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -66,6 +77,6 @@ class FilterModule:
             "muster_secret_errors": secret_errors,
             "muster_title": title,
             "muster_credentials": credentials,
-            "muster_problems": verdict.problems,
-            "muster_notes": verdict.notes,
+            "muster_problems": problems,
+            "muster_notes": notes,
         }

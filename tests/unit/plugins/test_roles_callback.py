@@ -45,16 +45,7 @@ class Ran:
     log_path: Path
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("run")
-    for role, tasks in ROLES.items():
-        (folder / "roles" / role / "tasks").mkdir(parents=True)
-        (folder / "roles" / role / "tasks/main.yml").write_text(yaml.safe_dump(tasks))
-    plays = [
-        {"name": name, "hosts": "all", "gather_facts": False, "roles": roles}
-        for name, roles in (("First", ["changes", "skipped"]), ("Second", ["fails"]))
-    ]
+def run(folder: Path, plays: list[dict[str, Any]], *words: str, **more: str) -> Ran:
     (folder / "play.yml").write_text(yaml.safe_dump(plays))
     log = folder / "run.log"
     environment = {
@@ -65,16 +56,30 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     }
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     done = subprocess.run(
-        [program, "--inventory", "one,two", "--connection", "local", "play.yml"],
+        [program, "--inventory", "one,two", "--connection", "local", "play.yml", *words],
         cwd=folder,
-        env=os.environ | environment,
+        env=os.environ | environment | more,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert log.exists(), done.stdout + done.stderr
-    return Ran(done.returncode, done.stdout, log.read_text(encoding="utf-8"), log)
+    screen = done.stdout + done.stderr
+    return Ran(done.returncode, screen, log.read_text(encoding="utf-8"), log)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("run")
+    for role, tasks in ROLES.items():
+        (folder / "roles" / role / "tasks").mkdir(parents=True)
+        (folder / "roles" / role / "tasks/main.yml").write_text(yaml.safe_dump(tasks))
+    plays = [
+        {"name": name, "hosts": "all", "gather_facts": False, "roles": roles}
+        for name, roles in (("First", ["changes", "skipped"]), ("Second", ["fails"]))
+    ]
+    return run(folder, plays)
 
 
 def test_a_role_has_one_line_with_play_hosts_changes_and_seconds(ran: Ran) -> None:
@@ -113,3 +118,40 @@ def test_the_last_line_names_the_log_which_has_everything(ran: Ran) -> None:
 
 def test_a_secret_is_in_neither(ran: Ran) -> None:
     assert PLANTED not in ran.screen + ran.log
+
+
+ATTACK = "\x1b]52;c;AAAA\a\x1b[2J\x9b2J\r\x1b[8m"
+OF_A_HOST = f"""
+from ansible.module_utils.basic import AnsibleModule
+
+attack = {ATTACK!r}
+module = AnsibleModule({{"fails": {{"type": "bool"}}}})
+module.warn("the warning" + attack)
+if module.params["fails"]:
+    module.fail_json(msg="the failure" + attack, reason=attack)
+change = {{"before": "one\\n", "after": "two\\tthe difference" + attack + "\\n"}}
+module.exit_json(changed=True, said="the note" + attack + "\\nanother line", diff=change)
+"""
+
+
+def test_what_a_host_says_does_not_control_the_terminal(tmp_path: Path) -> None:
+    """Root of a host decides what a module says there."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/says.py").write_text(OF_A_HOST)
+    tasks = [
+        {"says": {}, "register": "says"},
+        {"ansible.builtin.debug": {"msg": "{{ says.said }}"}},
+        {"ansible.builtin.debug": {"msg": ["{{ says.said }}"]}},
+        {"says": {"fails": True}},
+    ]
+    python = {"ansible_python_interpreter": sys.executable}
+    play = {"hosts": "one", "gather_facts": False, "vars": python, "tasks": tasks}
+    ran = run(tmp_path, [play], "--diff", ANSIBLE_FORCE_COLOR="1")
+    assert ran.code == 2
+    for text in (ran.screen, ran.log):
+        for words in ("the warning", "the failure", "the difference", "the note", "another line"):
+            assert words in text
+        left = re.sub(r"\x1b\[(0|0;3\d|1;3\d)m", "", text)
+        assert [line for line in left.split("\n") if not line.replace("\t", "").isprintable()] == []
+    # Differences keep their colours.
+    assert "\x1b[0;32m+two\tthe difference" in ran.screen

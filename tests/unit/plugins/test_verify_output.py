@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.muster.slurm.plugins.filter.muster import FilterModule
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = {
@@ -84,3 +85,23 @@ def test_an_error_of_the_module_is_shown(verify) -> None:
     assert "censored" not in output
     assert "[here]: FAILED! =>" in output
     assert "msg:" in output.partition("FAILED! =>")[2]
+
+
+def test_what_hosts_report_does_not_control_the_terminal() -> None:
+    """Root of a node decides its reason, and what the programs there print."""
+    attack = "gone\x1b]52;c;AAAA\a\x1b[2J\x9b2J"
+    node = {"name": "n1", "partition": "cpu", "user": "root", "reason": attack}
+    update = {"package": attack, "version": "1", "security": False}
+    report = {
+        **{"inactive": {}, "failed": [attack], "clock": 1.0, "earliest": 1.0, "latest": 1.0},
+        **{"updates": [update], "time_sources": None, "credential": {"error": attack}},
+        **{"system": "12", "kernel": "6", "driver": "none", "python": "3"},
+        **{"packages": {}, "module_packages": {}},
+    }
+    filters = FilterModule().filters()
+    for state, name in (("down", "muster_problems"), ("drained", "muster_notes")):
+        cluster = {"undecoded": {}, "jobs": [], "untried": []}
+        cluster["nodes"] = [{**node, "state": state}]
+        said = filters[name]({"n1": report}, cluster, {})
+        assert len([line for line in said if "gone" in line]) > 1
+        assert [line for line in said if not line.isprintable()] == []
