@@ -249,6 +249,26 @@ def test_mounts_below_are_found_the_innermost_first(
     assert scratch.mounts_below("/scratch/.7.1") == ["/scratch/.7.1/a b/c", "/scratch/.7.1/a b"]
 
 
+STRANGE = ["\N{NO-BREAK SPACE}", "\x1f", "\r", "\x85", "\N{LINE SEPARATOR}", "\udcff"]
+"""Ends of a line or a word in Python, or no text, and nothing of that for the kernel."""
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_of_a_mount_with_a_strange_name_the_name_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strange: str
+) -> None:
+    paths = [
+        "/",
+        "/scratch",
+        f"/scratch/.7.1/..{strange}\\040\N{LATIN SMALL LETTER U WITH DIAERESIS}",
+    ]
+    table = tmp_path / "mountinfo"
+    rows = "".join(f"1 2 0:3 / {path} rw - tmpfs none rw\n" for path in paths)
+    table.write_bytes(os.fsencode(rows))
+    monkeypatch.setattr(scratch, "MOUNTINFO", str(table))
+    assert scratch.mounts_below("/scratch/.7.1") == [paths[-1].replace("\\040", " ")]
+
+
 def test_where_the_scratch_folder_is_a_link_its_mounts_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +322,52 @@ def test_what_the_host_has_mounted_is_not_unmounted_by_a_link_in_a_job_s_folder(
     host, job = f"{tmp_path}/host/home", f"{tmp_path}/job/b/home"
     assert {host, job} <= {*before.split()}
     assert {host, job} & {*after.split()} == {host}
+
+
+ENDS = """
+import importlib.util, os, sys
+spec = importlib.util.spec_from_file_location("scratch", {program!r})
+scratch = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(scratch)
+scratch.__file__ = {program!r}
+folder = os.fsencode("scratch/7/.." + {strange!r})
+os.mkdir("scratch")
+os.system("mount -t tmpfs none scratch")
+os.makedirs(folder)
+os.spawnlp(os.P_WAIT, "mount", "mount", "-t", "tmpfs", "none", folder)
+print(len(scratch.mounts_below(os.path.abspath("scratch"))))
+scratch.Scratch(os.path.abspath("scratch")).clear("7")
+print(os.path.ismount("scratch"), os.listdir("scratch"))
+"""
+
+
+@can_mount
+@pytest.mark.parametrize("strange", STRANGE)
+def test_what_the_host_has_mounted_is_not_unmounted_by_the_name_of_a_job_s_mount(
+    tmp_path: Path, strange: str
+) -> None:
+    """A part of the name leads out of the job's folder."""
+    script = ENDS.format(program=str(PROGRAM), strange=strange)
+    done = subprocess.run(
+        [*NAMESPACE, sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["1", "True []"], done.stderr
+
+
+@pytest.mark.parametrize("path", ["a/..", "a/../b", "a/.", "./b"])
+def test_a_way_that_leads_back_leads_nowhere(
+    tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert scratch.unmount(f"{tmp_path}/{path}") == 1
+    assert capsys.readouterr().err == f"{tmp_path}/{path} is not unmounted: Invalid argument\n"
+    with pytest.raises(OSError, match="Invalid argument"):
+        scratch.reached(f"{tmp_path}/{path}")
 
 
 @pytest.mark.parametrize("link", ["a", "a/b", "a/b/c"])
@@ -361,6 +427,28 @@ def test_a_failure_fails_the_prolog_and_never_the_epilog(
     monkeypatch.setattr(scratch, "tmp_fs", fail)
     assert scratch.main([step], {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1"}) == status
     assert capsys.readouterr().err == "the disk is gone\n"
+
+
+def test_what_nobody_expected_fails_no_epilog(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(scratch, "tmp_fs", fail)
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1"}
+    assert scratch.main(["epilog"], job) == 0
+    *trace, said = capsys.readouterr().err.splitlines()
+    assert said == "what job 7 left may stay: IndexError('list index out of range')"
+    assert trace[0].startswith("Traceback")
+    # A prolog that fails has its job start elsewhere.
+    with pytest.raises(IndexError):
+        scratch.main(["prolog"], job)
+
+
+def test_a_name_that_is_no_text_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    scratch.say("/scratch/7/\udcff\r\nx is not unmounted")
+    assert capsys.readouterr().err == "/scratch/7/\\udcff\\r\\nx is not unmounted\n"
 
 
 def test_it_says_how_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ import subprocess
 import sys
 import syslog
 import time
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -127,6 +128,8 @@ def boot_time() -> float:
 
 def say(text: str) -> None:
     """Write to the journal, since SLURM keeps little of a program's output."""
+    # Names that people gave may be no text, or have line breaks in them.
+    text = text.encode("unicode_escape").decode()
     syslog.openlog("muster-scratch")
     syslog.syslog(syslog.LOG_ERR, text)
     print(text, file=sys.stderr)
@@ -370,8 +373,9 @@ def measure(commands: Mapping[str, list[str]], seconds: float) -> dict[str, floa
 
 def mounts_below(path: str, *, itself: bool = False) -> list[str]:
     """Return the mounts below `path`, the innermost first, with `itself` at last what is there."""
-    with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
-        paths = [line.split()[4] for line in file]
+    # Bytes: of text other characters would end a line or a field too, and people name mounts.
+    with open(MOUNTINFO, "rb") as file:
+        paths = [os.fsdecode(line.split(b" ")[4]) for line in file]
     # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal.
     plain = [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount) for mount in paths]
     # The table has no links; the folder above is root's.
@@ -386,10 +390,12 @@ def reached(path: str) -> int:
     Another job of the same person may have put a link to anywhere into the place of a folder.
 
     Raises:
-        OSError: there is a link on the way, or nothing.
+        OSError: there is a link on the way, or nothing, or the path leads back.
 
     """
     *folders, last = path.strip("/").split("/")
+    if {".", ".."} & {*folders, last}:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     place = os.open("/", os.O_PATH | os.O_DIRECTORY)
     for name, kind in [*((folder, os.O_DIRECTORY) for folder in folders), (last, 0)]:
         try:
@@ -490,6 +496,11 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         say(str(error))
         # An epilog that fails drains the node, which can run the next jobs as before.
         return 0 if arguments == ["epilog"] else 1
+    except Exception as error:
+        if arguments != ["epilog"]:
+            raise
+        traceback.print_exc()
+        say(f"what job {job} left may stay: {error!r}")
     return 0
 
 
