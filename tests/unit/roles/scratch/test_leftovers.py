@@ -5,6 +5,8 @@ import importlib.util
 import os
 import pwd
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,36 @@ def test_it_never_fails_an_epilog(missing: str, capsys: pytest.CaptureFixture[st
     del environment[missing]
     assert leftovers.main([], environment) == 0
     assert "not in the environment" in capsys.readouterr().err
+
+
+def test_what_nobody_expected_fails_no_epilog(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("not enough values to unpack")
+
+    monkeypatch.setattr(leftovers, "works_by_jobs_alone", lambda _: True)
+    monkeypatch.setattr(leftovers, "clean", fail)
+    environment = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "20077", "SLURMD_NODENAME": "n1"}
+    assert leftovers.main([], environment) == 0
+    *trace, said = capsys.readouterr().err.splitlines()
+    assert said == "what 20077 left may stay: ValueError('not enough values to unpack')"
+    assert trace[0].startswith("Traceback")
+
+
+def test_a_name_that_is_no_text_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    leftovers.say("/tmp/\udcff\r\nx stays")
+    assert capsys.readouterr().err == "/tmp/\\udcff\\r\\nx stays\n"
+
+
+def test_a_process_does_not_seem_dead_by_its_name() -> None:
+    script = r"printf '\rState: Z' >/proc/$$/comm; echo; read _"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert leftovers._real_uid(str(process.pid)) == os.getuid()
 
 
 def test_a_process_of_the_job_that_is_still_dying_is_waited_for(
@@ -202,6 +234,23 @@ TABLE = """\
 """
 
 
+@pytest.mark.parametrize(
+    "strange", ["\N{NO-BREAK SPACE}", "\x1f", "\r", "\x85", "\N{LINE SEPARATOR}", "\udcff"]
+)
+@pytest.mark.parametrize("folder", ["/tmp/.", "/dev/shm/.."])
+def test_of_a_mount_with_a_strange_name_the_name_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, strange: str
+) -> None:
+    """A part of it leads to the folder for all, or out of it."""
+    table = tmp_path / "mountinfo"
+    path = f"{folder}{strange}\N{LATIN SMALL LETTER U WITH DIAERESIS}"
+    # The kernel writes nothing in the place of an empty source.
+    row = f"70 29 0:50 / {path} rw,nosuid - fuse.x{strange}  rw,user_id=20077,group_id=20077\n"
+    table.write_bytes(os.fsencode(TABLE + row))
+    monkeypatch.setattr(leftovers, "MOUNTINFO", str(table))
+    assert list(leftovers.mounts(20077)) == ["/tmp/a b", path]
+
+
 def test_what_a_person_s_programs_mounted_is_unmounted_before_all_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,13 +265,85 @@ def test_what_a_person_s_programs_mounted_is_unmounted_before_all_else(
         return subprocess.CompletedProcess(command, 0, "7\n", "")
 
     # It is seen when the mount is gone.
-    below = iter([[], [leftovers.Leftover("/tmp/a b", 1.0, ["rm"])]])
+    below = iter([[], [leftovers.Leftover("/tmp/a b", 1.0, [])]])
     monkeypatch.setattr(leftovers, "leftovers", lambda _: iter(next(below)))
     monkeypatch.setattr(leftovers, "processes", lambda _: iter([]))
     monkeypatch.setattr(leftovers, "_run", run)
+    monkeypatch.setattr(leftovers, "_remove", lambda paths, *_: commands.append(paths))
     leftovers.clean(20077, "7", "n1")
-    assert [command[0] for command in commands] == ["squeue", leftovers.UNMOUNT[0], "rm"]
+    assert [command[0] for command in commands] == ["squeue", leftovers.UNMOUNT[0], "/tmp/a b"]
     assert commands[1] == [*leftovers.UNMOUNT, "/tmp/a b"]
+
+
+@pytest.fixture
+def left(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Things of whoever runs the tests in a folder for all, and no other job of theirs."""
+    for number in range(50):
+        (shared / f"folder{number}/deep").mkdir(parents=True)
+    (shared / os.fsdecode(b"-f \xff\r\n")).touch()
+    (shared / "link").symlink_to(PROGRAM.parent)
+    monkeypatch.setattr(leftovers, "processes", lambda _: iter([]))
+    monkeypatch.setattr(leftovers, "mounts", lambda _: iter([]))
+    monkeypatch.setattr(leftovers, "other_jobs", lambda *_: [])
+    return shared
+
+
+def test_all_that_a_person_left_goes_and_nothing_beyond(
+    left: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leftovers.clean(os.getuid(), "7", "n1")
+    assert list(left.iterdir()) == []
+    assert PROGRAM.exists()
+    assert capsys.readouterr().err == ""
+
+
+# Nobody waits for it any more, as is meant.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_removal_that_takes_long_goes_on_where_no_new_job_looks(
+    left: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = ["/bin/sh", "-c", 'sleep 2; exec "$@"', "sh", *leftovers.REMOVE]
+    monkeypatch.setattr(leftovers, "REMOVE", slow)
+    monkeypatch.setattr(leftovers, "REMOVAL_S", 0.2)
+    begin = time.monotonic()
+    leftovers.clean(os.getuid(), "7", "n1")
+    assert time.monotonic() - begin < 2
+    assert capsys.readouterr().err == f"what {os.getuid()} left is still being removed\n"
+    assert len(list(left.glob(".muster-left-*"))) == len(list(left.iterdir())) == 52
+    (left / "folder1").mkdir()
+    while len(list(left.iterdir())) > 1 and time.monotonic() - begin < 30:
+        time.sleep(0.1)
+    assert [path.name for path in left.iterdir()] == ["folder1"]
+
+
+def test_what_can_t_be_renamed_or_removed_is_told_in_one_line(
+    left: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(leftovers.os, "rename", refuse)
+    monkeypatch.setattr(leftovers, "REMOVE", ["/usr/bin/false"])
+    leftovers.clean(os.getuid(), "7", "n1")
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(str(left))
+    assert said.endswith(f" of {os.getuid()} and 51 more stay: rm could not remove them")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_many_mounts_take_no_longer_than_all_that_is_removed(
+    left: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = [f"/tmp/{number}" for number in range(100)]
+    monkeypatch.setattr(leftovers, "mounts", lambda _: iter(many))
+    monkeypatch.setattr(leftovers, "UNMOUNT", [sys.executable, "-c", "import time; time.sleep(9)"])
+    monkeypatch.setattr(leftovers, "REMOVAL_S", 0.5)
+    begin = time.monotonic()
+    leftovers.clean(os.getuid(), "7", "n1")
+    assert time.monotonic() - begin < 5
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"the mount /tmp/0 of {os.getuid()} stays: ")
+    assert second == f"the mount /tmp/1 of {os.getuid()} and 98 more stay: they took too long"
 
 
 def _answer(command: list[str], removed: list[str]) -> subprocess.CompletedProcess[str]:

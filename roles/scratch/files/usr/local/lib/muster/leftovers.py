@@ -15,7 +15,7 @@ What has one of their subordinate numbers (subuid(5)) is theirs too.
 
 Only what is older than the question for other jobs is removed: a job that starts meanwhile keeps
 what it makes. slurmctld is asked only if there is something to remove. Never fails: a failed epilog
-drains the node.
+drains the node. Files that take longer than a minute to remove keep no node from its next job.
 
 Python's standard library alone: it runs with the system's Python 3.10 and later.
 """
@@ -23,11 +23,13 @@ Python's standard library alone: it runs with the system's Python 3.10 and later
 import os
 import pwd
 import re
+import secrets
 import signal
 import subprocess
 import sys
 import syslog
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -43,6 +45,8 @@ FIRST_SUBORDINATE = 524288
 """The first subordinate number: nobody who logs in has it, or a larger one."""
 MOUNTINFO = "/proc/self/mountinfo"
 UNMOUNT = ["/usr/local/lib/muster/scratch.py", "unmount"]
+REMOVE = ["/usr/bin/xargs", "--null", "/usr/bin/rm", "-rf", "--one-file-system", "--"]
+"""rm follows no link and enters no other file system."""
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 (not to write there)
 SYSV = {"shm": "--shmem-id", "sem": "--semaphore-id", "msg": "--queue-id"}
 """Kind in /proc/sysvipc, and ipcrm's option for it."""
@@ -52,6 +56,7 @@ ASK_S = 20.0
 TRIES = 3
 PAUSE_S = 5.0
 REMOVAL_S = 60.0
+"""How long to wait for all removals together; that of files then goes on."""
 
 SLURM_S_OWN = re.compile(
     r"/job_[0-9]+(/|$)|/slurmd\.service(/|$)|/[^/]*slurmstepd\.scope(/|$)", re.M
@@ -67,11 +72,13 @@ class Leftover(NamedTuple):
     changed: float
     """Seconds since the epoch."""
     remove: list[str]
-    """The command that removes it."""
+    """The command that removes it; empty for a file or folder."""
 
 
 def say(text: str) -> None:
     """Write to the journal, since SLURM keeps little of a program's output."""
+    # Names that people gave may be no text, or have line breaks in them.
+    text = text.encode("unicode_escape").decode()
     syslog.openlog("muster-leftovers")
     syslog.syslog(syslog.LOG_WARNING, text)
     print(text, file=sys.stderr)
@@ -130,9 +137,10 @@ def _real_uid(pid: str) -> int | None:
 
 
 def _read(path: str) -> str:
+    """Return a file's text; people give names to processes and mounts, of whatever bytes."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read())
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
@@ -193,9 +201,7 @@ def leftovers(uid: int) -> Iterator[Leftover]:
                 # has, and nobody anything when it has ended.
                 continue
             if _is_among(state.st_uid, own):
-                # rm follows no link and enters no other file system.
-                remove = ["/usr/bin/rm", "-rf", "--one-file-system", "--", entry.path]
-                yield Leftover(entry.path, state.st_ctime, remove)
+                yield Leftover(entry.path, state.st_ctime, [])
     for kind, option in SYSV.items():
         head, *rows = _read(f"/proc/sysvipc/{kind}").splitlines() or [""]
         for row in rows:
@@ -209,11 +215,12 @@ def leftovers(uid: int) -> Iterator[Leftover]:
 def mounts(uid: int) -> Iterator[str]:
     """Yield what programs of a person have mounted (FUSE) in the folders for all."""
     below = tuple(f"{folder}/" for folder in FOLDERS)
-    for line in _read(MOUNTINFO).splitlines():
+    for line in filter(None, _read(MOUNTINFO).split("\n")):
         before, _, after = line.partition(" - ")
-        # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal.
-        path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split()[4])
-        kind, _, options = after.split()[:3]
+        # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal, and nothing else
+        # that Python would take for the end of a word or a line.
+        path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split(" ")[4])
+        kind, _, options = after.split(" ")[:3]
         is_theirs = kind.startswith("fuse") and f"user_id={uid}" in options.split(",")
         if is_theirs and path.startswith(below):
             yield path
@@ -243,6 +250,7 @@ def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]
         command,
         capture_output=True,
         text=True,
+        errors="backslashreplace",
         timeout=seconds,
         check=False,
         stdin=subprocess.DEVNULL,
@@ -261,23 +269,65 @@ def clean(uid: int, job: str, node: str) -> None:
     mounted = list(mounts(uid))
     if not (found or mounted) or other_jobs(uid, job, node) != []:
         return
-    for path in mounted:
-        _remove(f"the mount {path}", [*UNMOUNT, path], uid)
+    end = time.monotonic() + REMOVAL_S
+    _run_each([(thing.name, thing.remove) for thing in found if thing.remove], uid, end)
+    _run_each([(f"the mount {path}", [*UNMOUNT, path]) for path in mounted], uid, end)
     if mounted:
         # The folders that were below.
         found = [thing for thing in leftovers(uid) if thing.changed < now]
-    for thing in found:
-        _remove(thing.name, thing.remove, uid)
+    if files := [thing.name for thing in found if not thing.remove]:
+        _remove(files, uid, end)
 
 
-def _remove(name: str, command: list[str], uid: int) -> None:
+def _run_each(things: list[tuple[str, list[str]]], uid: int, end: float) -> None:
+    """Run the command of each thing that removes it, as long as there is time."""
+    for number, (name, command) in enumerate(things):
+        left = end - time.monotonic()
+        if left <= 0:
+            say(f"{name} of {uid} and {len(things) - number - 1} more stay: they took too long")
+            return
+        try:
+            done = _run(command, left)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            say(f"{name} of {uid} stays: {error}")
+            continue
+        if done.returncode != 0:
+            say(f"{name} of {uid} stays: {done.stderr.strip()}")
+
+
+def _remove(paths: list[str], uid: int, end: float) -> None:
+    """Remove files and folders; what takes longer goes on, where no new job looks for its own."""
+    hidden = [_hide(path) for path in paths]
+    with open(os.memfd_create("leftovers"), "w+b") as names:
+        names.write(b"\0".join(map(os.fsencode, hidden)))
+        names.seek(0)
+        # In its own session, without inherited streams: slurmd waits for both to end.
+        process = subprocess.Popen(
+            REMOVE,
+            stdin=names,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
     try:
-        done = _run(command, REMOVAL_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        say(f"{name} of {uid} stays: {error}")
+        process.wait(timeout=max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        say(f"what {uid} left is still being removed")
         return
-    if done.returncode != 0:
-        say(f"{name} of {uid} stays: {done.stderr.strip()}")
+    if stay := [path for path in hidden if os.path.lexists(path)]:
+        say(f"{stay[0]} of {uid} and {len(stay) - 1} more stay: rm could not remove them")
+
+
+def _hide(path: str) -> str:
+    """Rename a file or folder to what no program calls its own; return its path."""
+    hidden = f"{os.path.dirname(path)}/.muster-left-{secrets.token_hex(8)}"
+    try:
+        os.rename(path, hidden)
+    except OSError:
+        # It has gone, a mount is there, or it is a message queue, which keeps its name.
+        return path
+    return hidden
 
 
 def main(arguments: list[str], environment: Mapping[str, str]) -> int:
@@ -295,6 +345,9 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             clean(int(uid), job, node)
     except OSError as error:
         say(f"what {uid} left stays: {error}")
+    except Exception as error:
+        traceback.print_exc()
+        say(f"what {uid} left may stay: {error!r}")
     return 0
 
 
