@@ -16,6 +16,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
     automounts,
     mounted,
+    read_table,
     unit_name,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
@@ -63,7 +64,7 @@ class Unit:
         self.again = AGAIN_NAME.replace("@", f"@{self.name.removesuffix('.mount')}")
         self.files = (self.file, self.automount)
         self.outdated = f"{RECORDS}/{self.name}.outdated"
-        table = read_text("/proc/self/mountinfo") or ""
+        table = read_table()
         self.mounted = mounted(table).get(path)
         self.automounted = automounts(table).get(path)
 

@@ -87,7 +87,7 @@ def not_mounted(path: str) -> str | None:
     # Who enters the folder of an automount mounts it.
     os.access(f"{path}/.", os.F_OK)
     path = os.path.realpath(path)
-    there, expected = mounted(_text(MOUNTINFO)), _expected()
+    there, expected = mounted(read_table()), _expected()
     while (above := os.path.dirname(path)) != path and path not in there:
         if path in expected:
             return (
@@ -176,6 +176,11 @@ def _path_of(name: str) -> str:
     return "/" + os.fsdecode(data).strip("/")
 
 
+def read_table() -> str:
+    """Return the kernel's table of mounts."""
+    return _text(MOUNTINFO)
+
+
 def mounted(table: str) -> dict[str, tuple[str, str, set[str]]]:
     """Return mount point -> (type, source, set of options) of a /proc/self/mountinfo.
 
@@ -194,10 +199,12 @@ def automounts(table: str) -> dict[str, str]:
 
 
 def _parsed(table: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    for line in table.splitlines():
+    # People name mounts, types and sources: what else Python takes for the end of a line or a word
+    # may be in there.
+    for line in filter(None, table.split("\n")):
         own, _, of_system = line.partition(" - ")
-        path, own_options = own.split()[4:6]
-        kind, source, options = of_system.split()[:3]
+        path, own_options = own.split(" ")[4:6]
+        kind, source, options = of_system.split(" ")[:3]
         # The last one wins.
         path = _literal(path)
         # The mount's own rw or ro is what counts, not that of the connection it shares.
@@ -212,7 +219,7 @@ def _literal(path: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
             return stream.read()
     except FileNotFoundError:
         return ""

@@ -103,19 +103,6 @@ def limits_in(block: bytes) -> Limits:
     return Limits(fields[0], fields[3])
 
 
-def options_of(path: str, table: str) -> set[str]:
-    """Return the options of the file system that is mounted at `path`, none where there is none.
-
-    `table` is the kernel's, proc_pid_mountinfo(5).
-    """
-    options: set[str] = set()
-    for line in table.splitlines():
-        before, _, after = line.partition(" - ")
-        if before.split()[4] == path:
-            options = set(after.split()[2].split(","))
-    return options
-
-
 def give(fd: int, project: int, *, inherit: bool) -> None:
     """Give a file or folder to a project."""
     block = bytearray(FSXATTR.size)

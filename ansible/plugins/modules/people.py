@@ -19,7 +19,11 @@ from functools import partial
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.muster.slurm.plugins.module_utils.mount_table import silent
+from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
+    mounted,
+    read_table,
+    silent,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.new_home import is_mounted, make_home
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 
@@ -578,18 +582,15 @@ def homes_of(person: Person, shared: str, *, create_shared: bool) -> list[str]:
     return [shared, *local] if create_shared else local
 
 
-def is_of_server(path: str, table: Iterable[str]) -> bool:
+def is_of_server(path: str, table: str) -> bool:
     """Whether the file system of `path` comes from a server, by proc_pid_mountinfo(5).
 
     Without a look at the path itself, which would wait for a server that is away.
     """
-    mounts = {}
-    for line in table:
-        before, _, after = line.partition(" - ")
-        mounts[before.split()[4]] = after.split()[0]
-    while path not in mounts and path != "/":
+    kinds = {mount: kind for mount, (kind, _, _) in mounted(table).items()}
+    while path not in kinds and path != "/":
         path = os.path.dirname(path)
-    return mounts.get(path, "").startswith(OF_SERVERS)
+    return kinds.get(path, "").startswith(OF_SERVERS)
 
 
 def logged_in_as(environment: Mapping[str, str]) -> str:
@@ -741,8 +742,7 @@ def main() -> None:
     params: Params = module.params
     create_homes = params["create_homes"]
     if params["home_mounted"]:
-        with open("/proc/self/mountinfo", encoding="utf-8") as table:
-            create_homes = create_homes and is_mounted(params["home_root"], table)
+        create_homes = create_homes and is_mounted(params["home_root"])
     groups = [Group(group["name"], group["gid"]) for group in params["groups"]]
     shared = {entry["name"]: f"{params['home_root']}/{entry['name']}" for entry in params["people"]}
     local = {name: f"{params['local_home_root']}/{name}" for name in params["local_homes"]}
@@ -772,9 +772,8 @@ def main() -> None:
     problems = conflicts(groups, people, host, homes)
     problems += locked_out(params["no_login"], login)
     problems += without_keys(people, host, params["home_keys"], login)
-    with open("/proc/self/mountinfo", encoding="utf-8") as table:
-        if params["home_shared"] or is_of_server(params["home_root"], table):
-            problems += in_shared_homes(params["home_keys"], host, params["home_root"])
+    if params["home_shared"] or is_of_server(params["home_root"], read_table()):
+        problems += in_shared_homes(params["home_keys"], host, params["home_root"])
     problems += refused_here(params, login, peer_of(os.getpid()))
     if problems:
         module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)

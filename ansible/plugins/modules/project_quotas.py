@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
+    mounted,
+    read_table,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.project_quota import (
     FileSystem,
     Folder,
@@ -14,7 +18,6 @@ from ansible_collections.muster.slurm.plugins.module_utils.project_quota import 
     limit,
     limits_of,
     line,
-    options_of,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
@@ -75,8 +78,7 @@ class FileSystemOptions(TypedDict):
 def bring(wanted: FileSystemOptions, *, act: bool) -> Iterator[str]:
     """Yield a line for each change, before it is made."""
     path = wanted["path"]
-    with open("/proc/self/mountinfo", encoding="utf-8") as table:
-        options = options_of(path, table.read())
+    _, _, options = mounted(read_table()).get(path, ("", "", set()))
     if "prjquota" not in options:
         if not wanted["folders"] and not wanted["others"]:
             return

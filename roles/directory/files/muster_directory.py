@@ -29,7 +29,6 @@ PASSWORD = "/etc/muster/directory-password"  # noqa: S105 - its file
 SYSTEM_CA = "/etc/ssl/certs/ca-certificates.crt"
 COMMON_ACCOUNT = Path("/etc/pam.d/common-account")
 LOCAL_ACCOUNTS = Path("/etc/passwd")
-MOUNTS = Path("/proc/self/mountinfo")
 
 SERVER_WAIT_S = 30
 SSSD_WAIT_S = 60
@@ -345,11 +344,9 @@ def people(config: Config, run: Run) -> Iterator["Member | str"]:
 
 def make_homes(config: Config, run: Run = run_program) -> Iterator[str]:
     """Make what is missing; yield a sentence for each home that is made or can't be made."""
-    if config.home_mounted:
-        with MOUNTS.open(encoding="utf-8") as table:
-            if not is_mounted(config.home_root, table):
-                yield f"{config.home_root} is not mounted, and no home is made below it"
-                return
+    if config.home_mounted and not is_mounted(config.home_root):
+        yield f"{config.home_root} is not mounted, and no home is made below it"
+        return
     has_quota = bool(config.quota_gib or config.quota_files)
     file_system = FileSystem(config.home_root) if has_quota else None
     try:

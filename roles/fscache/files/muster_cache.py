@@ -59,7 +59,8 @@ class Report(State):
 def read(path: str) -> str:
     """Return the text at `path`, "" if the kernel has no such file."""
     try:
-        with open(path, encoding="utf-8") as stream:
+        # People name mounts, with whatever bytes.
+        with open(path, encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             return stream.read()
     except FileNotFoundError:
         return ""
@@ -87,7 +88,7 @@ def folders(mountstats: str) -> list[Folder]:
     """Return each NFS mount of /proc/self/mountstats, since it was mounted."""
     mounts: list[Folder] = []
     for part in re.split(r"^device ", mountstats, flags=re.MULTILINE)[1:]:
-        head = re.match(r"\S+ mounted on (\S+) with fstype nfs4? ", part)
+        head = re.match(r"[^ ]* mounted on ([^ ]+) with fstype nfs4? ", part)
         if head:
             options = value("opts", part).split(",")
             # nfs_iostat.h: read by programs, written, the same without the page cache, and 5th

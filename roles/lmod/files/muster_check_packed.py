@@ -31,7 +31,8 @@ def has_squashfs() -> bool:
 
 def is_automounted(place: str, mountinfo: str) -> bool:
     """Whether autofs waits at a folder, by the text of /proc/self/mountinfo (proc(5))."""
-    rows = (line.split() for line in mountinfo.splitlines())
+    # People name mounts: what else Python takes for the end of a line or a word may be in there.
+    rows = (line.split(" ") for line in mountinfo.split("\n") if line)
     return any(row[4] == place and row[row.index("-") + 1] == "autofs" for row in rows)
 
 
@@ -82,8 +83,8 @@ def faults(folder: str, place: str, mountinfo: str) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program; return its exit code."""
-    with open("/proc/self/mountinfo", encoding="utf-8") as stream:
-        found = list(faults(arguments[0], PLACE, stream.read()))
+    with open("/proc/self/mountinfo", "rb") as stream:
+        found = list(faults(arguments[0], PLACE, os.fsdecode(stream.read())))
     sys.stdout.writelines(f"{line}\n" for line in found)
     return 1 if found else 0
 

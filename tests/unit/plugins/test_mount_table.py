@@ -109,6 +109,24 @@ def test_of_mounts_inside_others_the_innermost_counts(host: Host) -> None:
     assert not_mounted("/noapps/other") is not None
 
 
+@pytest.mark.parametrize(
+    "strange", ["\N{NO-BREAK SPACE}", "\x1f", "\r", "\x85", "\N{LINE SEPARATOR}", "\udcff"]
+)
+def test_a_mount_with_a_strange_name_hides_no_other(host: Host, strange: str) -> None:
+    """People name mounts and, with FUSE, types and sources; the kernel writes an empty source."""
+    path, kind = f"/tmp/..{strange}x", f"fuse.x{strange}"
+    row = f"95 26 0:51 / {path}\\040y rw,nosuid - {kind}  rw,user_id=20077\n"
+    host.table.write_bytes(os.fsencode(row + mount("/noapps")))
+    table = mount_table.read_table()
+    assert mount_table.mounted(table) == {
+        f"{path} y": (kind, "", {"rw", "nosuid", "user_id=20077"}),
+        "/noapps": ("nfs4", "s:/x", {"rw", "nosuid", "hard"}),
+    }
+    assert mount_table.automounts(table) == {}
+    host.fstab.write_text("s:/apps /noapps nfs rw 0 0\n")
+    assert not_mounted("/noapps/x") is None
+
+
 def test_paths_are_read_as_the_tables_write_them(host: Host) -> None:
     host.fstab.write_text("s:/apps /no\\040my\\134apps nfs rw 0 0\n")
     path = "/no my\\apps"

@@ -78,12 +78,22 @@ def test_homes_are_made_only_where_wanted() -> None:
     assert commands(host=EMPTY, create_homes=False)[-1][0] == "useradd"
 
 
-def test_homes_on_a_mount_wait_for_it() -> None:
+STRANGE = b"96 22 0:52 / /tmp/.\r\xff\xc2\x85\xc2\xa0\x1f rw - fuse.x\r  rw,user_id=20077\n"
+"""A mount of somebody; its name and type have what ends a line or a word in Python."""
+
+
+def test_homes_on_a_mount_wait_for_it(tmp_path, monkeypatch) -> None:
+    table = tmp_path / "mountinfo"
+    monkeypatch.setattr(new_home, "MOUNTINFO", str(table))
     disk = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
     home = "95 22 0:51 / /home rw,noatime - ceph 192.0.2.41:3300:/home rw\n"
-    assert people.is_mounted("/home", [disk, home])
-    assert not people.is_mounted("/home", [disk, home.replace("/home rw", "/home/ada rw")])
-    assert not people.is_mounted("/home", [disk])
+    for mounts, there in (
+        (disk + home, True),
+        (disk + home.replace("/home rw", "/home/ada rw"), False),
+        (disk, False),
+    ):
+        table.write_bytes(STRANGE + mounts.encode())
+        assert people.is_mounted("/home") is there
 
 
 def test_who_makes_no_homes_does_not_look_at_any(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,10 +344,15 @@ def test_keys_in_homes_that_nodes_write_to_are_refused() -> None:
 def test_homes_of_a_server_are_known_by_their_file_system() -> None:
     disk = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
     homes = "95 22 0:51 / /home rw,noatime - nfs4 192.0.2.41:/home rw\n"
-    assert people.is_of_server("/home", [disk, homes])
-    assert people.is_of_server("/home/lab", [disk, homes])
-    assert not people.is_of_server("/homes", [disk, homes])
-    assert not people.is_of_server("/home", [disk])
+    strange = os.fsdecode(STRANGE)
+    for table in (disk + homes, strange + disk + homes):
+        assert people.is_of_server("/home", table)
+        assert people.is_of_server("/home/lab", table)
+        assert not people.is_of_server("/homes", table)
+    assert not people.is_of_server("/home", strange + disk)
+    # On entry.
+    homes = "95 22 0:51 / /home rw - autofs systemd-1 rw,fd=32\n"
+    assert not people.is_of_server("/home", disk + homes)
 
 
 @pytest.mark.parametrize("own", [[], ["198.51.100.0/24", "2001:db8::7"]])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.muster.slurm.plugins.module_utils import project_quota as module
+from ansible_collections.muster.slurm.plugins.module_utils.mount_table import mounted
 
 TABLE = """\
 30 1 8:1 / / rw - ext4 /dev/vda1 rw,errors=remount-ro
@@ -27,7 +28,9 @@ FOLDER = {"path": "/srv/ada", "project": 20001, "gib": 50, "files": 1000}
     ("path", "enforced"), [("/home", True), ("/data", False), ("/", False), ("/srv", False)]
 )
 def test_a_file_system_enforces_quotas_if_it_is_mounted_so(path, enforced) -> None:
-    assert ("prjquota" in module.options_of(path, TABLE)) is enforced
+    strange = "33 30 0:50 / /tmp/.\r\x85\xa0\udcff\x1f rw - fuse.x\r  rw,user_id=20077\n"
+    for table in (TABLE, strange + TABLE):
+        assert ("prjquota" in mounted(table).get(path, ("", "", set()))[2]) is enforced
 
 
 def test_quotas_without_the_option_are_refused_with_the_remedy(run_module) -> None:

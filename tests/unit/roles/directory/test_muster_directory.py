@@ -281,12 +281,14 @@ def test_while_the_homes_are_not_mounted_none_is_made(
 ) -> None:
     table = tmp_path / "mountinfo"
     table.write_text("30 1 8:1 / / rw - ext4 /dev/vda1 rw\n")
-    monkeypatch.setattr(directory, "MOUNTS", table)
+    monkeypatch.setattr(sys.modules["new_home"], "MOUNTINFO", str(table))
     programs = of_group("eve", eve=os.getuid() or 30001)
     assert made(host, programs, home_mounted=True) == [
         f"{host} is not mounted, and no home is made below it"
     ]
-    table.write_text(f"30 1 0:40 / {host} rw - nfs4 filer:/home rw\n")
+    # A mount of somebody is before it, with a name that is no text.
+    row = f"30 1 0:40 / {host} rw - nfs4 filer:/home rw\n"
+    table.write_bytes(b"29 1 0:39 / /tmp/.\r\xff rw - fuse.x x rw\n" + row.encode())
     assert made(host, programs, home_mounted=True) == [f"{host}/eve: made for eve"]
 
 

@@ -74,6 +74,20 @@ def test_a_full_disk_is_a_problem(free: int, said: str) -> None:
     assert cache.problem(answer) == said
 
 
+def test_a_mount_with_a_strange_name_hides_no_other(tmp_path: Path) -> None:
+    kernel = HERE / "debian-12/cached"
+    (tmp_path / "fs").symlink_to(kernel / "fs")
+    (tmp_path / "self").mkdir()
+    strange = b"device x\x1f mounted on /tmp/.\r\xff\xc2\x85\x1f with fstype fuse.x\r\n"
+    table = (kernel / "self/mountstats").read_bytes()
+    table = table.replace(b" mounted on /home ", b" mounted on /home\xff\xc2\xa0h ")
+    (tmp_path / "self/mountstats").write_bytes(strange + table)
+    answer = cache.report(str(tmp_path), "/nonexistent")
+    paths = [folder["path"] for folder in answer["folders"]]
+    assert paths == ["/apps", "/data", "/home\\xff\xa0h"]
+    assert "\n".join(cache.lines(answer)).encode()
+
+
 def test_a_kernel_without_the_cache_and_without_nfs_is_no_error() -> None:
     answer = cache.report(str(HERE / "none"), "/nonexistent")
     assert (answer["active"], answer["folders"], cache.problem(answer)) == (False, [], "")

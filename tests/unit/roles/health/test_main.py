@@ -96,6 +96,14 @@ def test_a_node_that_is_well_again_comes_back(machine):
     assert machine.told() == [ASKED, "update nodename=n1 state=resume reason=muster: well again"]
 
 
+def test_a_mount_with_a_strange_name_is_no_fault_of_the_node(machine, capsys):
+    row = b"36 24 0:31 / /tmp/.\r\xff\xc2\x85\x1f rw - fuse.x\r  rw,user_id=20077\n"
+    (machine.root / "proc/self/mountinfo").write_bytes(row + MOUNT.encode())
+    machine.command("stat", "echo nfs")
+    assert machine.check() == 0
+    assert "storage /home        healthy    nfs4, answers\n" in capsys.readouterr().out
+
+
 def test_storage_that_does_not_answer_drains_the_node(machine):
     machine.mounted(MOUNT)
     machine.command("stat", HANG)

@@ -39,6 +39,18 @@ def test_mounts_of_the_network_that_hold_what_slurmd_waits_for_are_looked_at():
     }
 
 
+@pytest.mark.parametrize(
+    "strange", ["\N{NO-BREAK SPACE}", "\x1f", "\r", "\x85", "\N{LINE SEPARATOR}", "\udcff"]
+)
+def test_a_mount_with_a_strange_name_hides_no_other(strange):
+    path = f"/tmp/.{strange}"
+    # The kernel writes nothing in the place of an empty source.
+    row = f"39 24 0:34 / {path}\\040x rw - fuse.x{strange}  rw,user_id=20077\n"
+    mounts = storage.mounted(row + MOUNTINFO)
+    assert mounts == {**storage.mounted(MOUNTINFO), f"{path} x": f"fuse.x{strange}"}
+    assert results(mountinfo=row + MOUNTINFO) == results()
+
+
 def test_a_look_asks_the_server():
     assert storage.look("/home", "nfs4") == ["stat", "--file-system", "--format=%T", "/home/."]
 

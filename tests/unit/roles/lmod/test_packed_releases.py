@@ -137,6 +137,11 @@ class TestCheck:
         assert faults(images, place) == []
         assert faults(tmp_path / "none", place) == []
 
+    def test_a_mount_with_a_strange_name_hides_no_other(self, images, place):
+        row = "36 24 0:31 / /tmp/.\r\x85\xa0\u2028\udcff\x1f rw - fuse.x\r  rw,user_id=20077\n"
+        assert faults(images, place, row + SERVED) == []
+        assert faults(images, place, row) != []
+
     def test_a_kernel_without_squashfs_is_named(self, images, place, monkeypatch):
         monkeypatch.setattr(program, "has_squashfs", lambda: False)
         [said] = faults(images, place)

@@ -159,6 +159,24 @@ def site(answers: dict[str, SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -
     answers["/srv/data/speech"] = answer(gib=20, free_gib=10, files=1000, free_files=900)
 
 
+def test_a_mount_with_a_strange_name_hides_no_other() -> None:
+    row = "33 30 0:50 / /tmp/.\r\x85\xa0\u2028\udcff\x1f rw - fuse.x\r  rw,user_id=20077\n"
+    types = quota.mounts(row + MOUNTS)
+    assert types == {**quota.mounts(MOUNTS), "/tmp/.\r\x85\xa0\u2028\udcff\x1f": "fuse.x\r"}
+
+
+def test_a_name_that_is_no_text_is_shown(
+    site: None,
+    answers: dict[str, SimpleNamespace],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers["/srv/data/\udcff"] = answers["/home/ada"]
+    monkeypatch.setattr(quota, "shared_by_groups", lambda *_: ["/srv/data/\udcff"])
+    assert quota.main([]) == quota.main(["--near"]) == 0
+    assert capsys.readouterr().out.count("/srv/data/\\udcff") == 2
+
+
 def test_what_can_t_be_looked_at_hides_nothing_else(
     site: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

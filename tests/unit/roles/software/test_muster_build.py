@@ -437,6 +437,16 @@ def test_a_metadata_server_that_resolves_names_is_not_cut_off(
     assert denied() == ["IPAddressDeny=fd20:ce::254"]
 
 
+def test_a_mount_with_a_strange_name_is_read_as_a_whole(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    row = "36 24 0:31 / /tmp/.\r\x85\xa0\u2028\udcff\x1f rw - fuse.x\r  rw,user_id=20077\n"
+    table.write_bytes(os.fsencode(f"24 1 8:1 / / ro,nosuid shared:1 - ext4 /dev/sda1 rw\n{row}"))
+    assert [*inside.mounts(str(table))] == [
+        ("/", ["ro", "nosuid"], "ext4"),
+        ("/tmp/.\r\x85\xa0\u2028\\xff\x1f", ["rw"], "fuse.x\r"),
+    ]
+
+
 def test_such_a_server_must_refuse_to_give_a_token(
     answering: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

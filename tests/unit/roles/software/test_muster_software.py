@@ -18,7 +18,7 @@ import mount_table
 import pytest
 from lmod_tools import MARK
 from muster_build import build, packing
-from muster_software import main, releases, rollback, settings
+from muster_software import main, rollback, settings
 from release_system import this_system
 
 OLD, NEW, OTHER = "0" * 15 + "a", "0" * 15 + "b", "0" * 15 + "c"
@@ -491,8 +491,12 @@ def packed(cluster, tmp_path, monkeypatch) -> Path:
         (images / name).touch()
     then = time.time() - 9 * DAY
     os.utime(root, (then, then), follow_symlinks=False)
-    (tmp_path / "mountinfo").write_text("31 29 0:28 / /apps ro shared:2 - nfs4 storage1:/apps ro\n")
-    monkeypatch.setattr(releases, "MOUNTINFO", str(tmp_path / "mountinfo"))
+    # A mount of somebody is among them, with a name that is no text.
+    (tmp_path / "mountinfo").write_bytes(
+        b"30 29 0:27 / /tmp/.\r\xff\x1f rw - fuse.x x rw\n"
+        b"31 29 0:28 / /apps ro shared:2 - nfs4 storage1:/apps ro\n"
+    )
+    monkeypatch.setattr(mount_table, "MOUNTINFO", str(tmp_path / "mountinfo"))
     monkeypatch.setattr(packing, "RELEASES", str(tmp_path / "releases"))
     return root
 

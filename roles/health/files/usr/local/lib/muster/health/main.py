@@ -169,7 +169,8 @@ class Check:
     def _read(self, name: str) -> str:
         """Return a file's text; nothing if it is not there."""
         try:
-            with open(self._path(name), encoding="utf-8", errors="replace") as file:
+            # Names of mounts may have \r in them, which is no end of a line there.
+            with open(self._path(name), encoding="utf-8", errors="replace", newline="\n") as file:
                 return file.read()
         except FileNotFoundError:
             return ""

@@ -54,10 +54,11 @@ def wanted(shown: str, vm_mounts: str) -> Wanted:
 def mounted(mountinfo: str) -> dict[str, str]:
     """Return the type of what is mounted by its path, as proc(5) has it; the last one is on top."""
     types = {}
-    for line in mountinfo.splitlines():
+    # People name mounts: what else Python takes for the end of a line or a word may be in there.
+    for line in filter(None, mountinfo.split("\n")):
         before, _, after = line.partition(" - ")
-        path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split()[4])
-        types[path] = after.split()[0]
+        path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split(" ")[4])
+        types[path] = after.split(" ")[0]
     return types
 
 

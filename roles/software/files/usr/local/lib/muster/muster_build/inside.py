@@ -49,10 +49,7 @@ def faults(root: str) -> Iterator[str]:
         yield "it would have rights of root"
         return
     own = (root, "/tmp", TEMPORARY, *KERNELS)  # noqa: S108
-    with open("/proc/self/mountinfo", encoding="utf-8") as stream:
-        mounts = [line.split() for line in stream]
-    for mount in mounts:  # proc(5): the fifth field is the mount point, the sixth its own options
-        place, options, kind = mount[4], mount[5].split(","), mount[mount.index("-") + 1]
+    for place, options, kind in mounts():
         if "rw" in options and kind != "autofs" and not is_below(place, own):
             yield f"it could write to {place}"
     with tempfile.TemporaryFile() as trial:
@@ -66,6 +63,18 @@ def faults(root: str) -> Iterator[str]:
     for address in METADATA:
         if is_answered(address) if address in resolving else is_sent_to(address):
             yield f"it could reach the metadata server at {address}"
+
+
+def mounts(table: str = "/proc/self/mountinfo") -> Iterator[tuple[str, list[str], str]]:
+    """Yield the mount points, each with the mount's own options and its type: proc(5).
+
+    People name mounts: what else Python takes for the end of a line or a word may be in there.
+    """
+    with open(table, encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        for line in stream:
+            own, _, of_system = line.partition(" - ")
+            place, options = own.split(" ")[4:6]
+            yield place, options.split(","), of_system.split(" ")[0]
 
 
 def is_sent_to(address: str) -> bool:

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from mount_table import mounted, read_table
 from muster_build import packing
 
 from muster_software.settings import Settings
-
-MOUNTINFO = "/proc/self/mountinfo"
 
 DIGEST = re.compile(r"[0-9a-f]{16}")
 
@@ -50,8 +49,7 @@ class Release:
     def is_mounted(self) -> bool:
         """Whether it is packed, and this host has mounted it."""
         place = f"{packing.RELEASES}/{self.name}"
-        with open(MOUNTINFO, encoding="utf-8") as stream:
-            return self.is_packed and any(line.split()[4] == place for line in stream)
+        return self.is_packed and place in mounted(read_table())
 
 
 def folders(settings: Settings) -> Iterator[str]:
