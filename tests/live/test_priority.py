@@ -27,7 +27,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.reservation_plan impo
     parse,
     wanted,
 )
-from ansible_collections.muster.slurm.plugins.modules.cluster_report import Cluster
+from ansible_collections.muster.slurm.plugins.modules import cluster_report
 from documentation import ROOT, Page, merged
 from emulation import Emulation, wait_for
 
@@ -661,7 +661,7 @@ class OnController:
         self.params = {**seconds, "jobs": verify_jobs(definition), "accounting": True}
         self.params["max_job_nodes"] = 64
 
-    def run_command(self, words: list[str]) -> tuple[int, str, str]:
+    def run(self, words: list[str]) -> tuple[int, str, str]:
         done = subprocess.run(
             as_root(["podman", "exec", self.name, *words]),
             capture_output=True,
@@ -672,9 +672,13 @@ class OnController:
         return done.returncode, done.stdout, done.stderr
 
 
-def tried(lab: TenPeople, definition: Definition) -> dict[str, list[dict[str, object]]]:
+def tried(
+    lab: TenPeople, definition: Definition, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, list[dict[str, object]]]:
     """Run the test jobs at the end of site.yml; return what came of them by partition."""
-    cluster = Cluster(OnController(lab, definition))
+    controller = OnController(lab, definition)
+    monkeypatch.setattr(cluster_report, "run", controller.run)
+    cluster = cluster_report.Cluster(controller)
     return cluster.jobs(cluster.nodes([]), [])
 
 
@@ -687,10 +691,12 @@ def tried(lab: TenPeople, definition: Definition) -> dict[str, list[dict[str, ob
         ("normal", {"max_tres_per_user": {"billing": 0}}, False),
     ],
 )
-def test_a_limit_that_keeps_the_test_job_from_running_is_no_failure(lab, qos, limits, used):
+def test_a_limit_that_keeps_the_test_job_from_running_is_no_failure(
+    lab, qos, limits, used, monkeypatch
+):
     more = {"qos": {qos: limits}}
     with lab.limited(more):
         if used:
             lab.runs(lab.submit("bob", *GPUS, "--gpus=1", "--qos=normal"))
-        jobs = tried(lab, with_limits(lab.definition, more))
+        jobs = tried(lab, with_limits(lab.definition, more), monkeypatch)
         assert [job.get("limited") for job in jobs["ml-gpu"]] == [True], jobs

@@ -1,5 +1,6 @@
 """The collection `muster.slurm`: what is in its archive, and that its parts are called in full."""
 
+import ast
 import json
 import os
 import re
@@ -98,6 +99,16 @@ def test_examples_of_modules_are_right(path: Path) -> None:
     tasks = yaml.safe_load(examples)
     assert tasks
     assert wrong_actions(tasks) == []
+
+
+def test_programs_are_run_in_the_one_way_that_loses_no_output() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: use run() of module_utils/commands.py"
+        for path in sorted(PLUGINS.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "run_command"
+    ]
+    assert wrong == []
 
 
 # -- the archive ----------------------------------------------------------------------------------

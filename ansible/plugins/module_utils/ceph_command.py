@@ -5,7 +5,7 @@ import json
 import shutil
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 CONNECT_SECONDS = 60
 """How long monitors may take to answer: after their start they elect a leader first."""
@@ -20,18 +20,15 @@ class CephError(Exception):
 class Ceph:
     """The `ceph` command as one of the cluster's users; keys never are among its arguments."""
 
-    def __init__(
-        self, module: AnsibleModule, name: str = "client.admin", keyring: str | None = None
-    ) -> None:
-        self.module = module
+    def __init__(self, name: str = "client.admin", keyring: str | None = None) -> None:
         self.user = ["--name", name, *(["--keyring", keyring] if keyring else [])]
 
     @classmethod
-    def for_monitor(cls, module: AnsibleModule, monitor: str | None) -> "Ceph":
+    def for_monitor(cls, monitor: str | None) -> "Ceph":
         """Return the command as a monitor of this host, or as the administrator without one."""
         if not monitor:
-            return cls(module)
-        return cls(module, "mon.", f"/var/lib/ceph/mon/ceph-{monitor}/keyring")
+            return cls()
+        return cls("mon.", f"/var/lib/ceph/mon/ceph-{monitor}/keyring")
 
     def run(self, *words: str, data: str | None = None) -> str:
         """Return what the command prints.
@@ -42,7 +39,7 @@ class Ceph:
         """
         if shutil.which("ceph") is None:
             raise CephError("no `ceph` command on this host; install ceph-common first")
-        code, out, err = self.module.run_command(
+        code, out, err = run(
             [
                 *("timeout", str(COMMAND_SECONDS), "ceph"),
                 *("--connect-timeout", str(CONNECT_SECONDS), *self.user, *words),
@@ -57,7 +54,7 @@ class Ceph:
             )
         if code != 0:
             raise CephError(f"`ceph {' '.join(words)}` as {self.user[1]}: {err.strip()}")
-        return str(out)
+        return out
 
     def ask(self, *words: str, data: str | None = None) -> Any:
         """Return what the command answers, as data of Ceph's own shape."""

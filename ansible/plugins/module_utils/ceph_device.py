@@ -9,7 +9,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 # The first bytes of what BlueStore manages: doc/man/8/ceph-bluestore-tool.rst, "bdev label".
 MAGIC = b"bluestore block device"
@@ -51,8 +51,7 @@ def stat_is_block(path: str) -> bool:
 class Device:
     """One device, or a file that stands for one, and what is on it."""
 
-    def __init__(self, module: AnsibleModule, path: str, fsid: str) -> None:
-        self.module = module
+    def __init__(self, path: str, fsid: str) -> None:
         self.path = path
         self.fsid = fsid
         self.is_file = not path.startswith("/dev/")
@@ -73,9 +72,7 @@ class Device:
             return {}
         if shutil.which("ceph-bluestore-tool") is None:
             return {}
-        code, out, err = self.module.run_command(
-            ["ceph-bluestore-tool", "show-label", "--dev", self.path]
-        )
+        code, out, err = run(["ceph-bluestore-tool", "show-label", "--dev", self.path])
         if code != 0:
             raise DeviceError(f"{self.path}: its label can't be read: {err.strip()}")
         labels: dict[str, dict[str, str]] = json.loads(out)
@@ -142,9 +139,7 @@ class Device:
     def signature(self) -> str:
         """Return what libblkid finds: a file system, a partition table, a member of a volume."""
         # 2: libblkid recognises nothing.
-        code, out, err = self.module.run_command(
-            ["blkid", "--probe", "--output", "export", self.path]
-        )
+        code, out, err = run(["blkid", "--probe", "--output", "export", self.path])
         if code == 2:
             return ""
         fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
@@ -190,9 +185,7 @@ class Volume(Device):
 
     def volumes(self) -> Iterator[tuple[dict[str, str], list[str]]]:
         """Return tags and devices of each logical volume of the host."""
-        code, out, err = self.module.run_command(
-            ["lvs", "--reportformat", "json", "--options", "lv_tags,devices"]
-        )
+        code, out, err = run(["lvs", "--reportformat", "json", "--options", "lv_tags,devices"])
         if code != 0:
             raise DeviceError(f"lvs: {err.strip()}; fix LVM and run again")
         for row in json.loads(out)["report"][0]["lv"]:

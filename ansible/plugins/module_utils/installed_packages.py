@@ -5,22 +5,23 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 LOCK_TIMEOUT_S = 300
 """How long an installation waits for another program that uses dpkg."""
 
 
-def installed(module: AnsibleModule, names: Sequence[str] = ()) -> dict[str, str]:
+def installed(names: Sequence[str] = ()) -> dict[str, str]:
     """Return package -> version of those of `names` that are installed; without any, of all."""
     # Exit code 1 says that dpkg does not know one of them: no error here.
-    _, out, _ = module.run_command(
+    _, out, _ = run(
         ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status} ${Version}\n", *names]
     )
     rows = (line.split() for line in out.splitlines())
     return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == "installed"}
 
 
-def provided(module: AnsibleModule) -> dict[str, str]:
+def provided() -> dict[str, str]:
     """Return package -> version of all that is installed, under each name that apt knows it by.
 
     They are PACKAGE, PACKAGE:ARCHITECTURE, and what the package provides. A provided name without a
@@ -28,7 +29,7 @@ def provided(module: AnsibleModule) -> dict[str, str]:
     """
     # A name that is only provided can't be asked for.
     form = r"${Package}\t${Architecture}\t${db:Status-Status}\t${Version}\t${Provides}\n"
-    _, out, _ = module.run_command(["dpkg-query", "--show", f"--showformat={form}"])
+    _, out, _ = run(["dpkg-query", "--show", f"--showformat={form}"])
     rows = [row for line in out.splitlines() if (row := line.split("\t"))[2] == "installed"]
     # What is for all architectures apt takes for one of the host's own, which dpkg has too.
     own = next((row[1] for row in rows if row[0] == "dpkg"), "all")
@@ -60,7 +61,7 @@ def refuse_missing(module: AnsibleModule, names: Sequence[str]) -> None:
     They are those that modules need to run. Where apt would install nothing more, none is missing. In
     check mode it warns: the run may install them before.
     """
-    lacking = missing(names, provided(module)) if names else []
+    lacking = missing(names, provided()) if names else []
     if not lacking:
         return
     sentence = (

@@ -25,7 +25,7 @@ LOAD = '. "$1" && module load "$2" && echo && printenv LOADEDMODULES'
 """For each of the shells, with the file that gives it the command `module`."""
 
 Run = Callable[[list[str]], tuple[int, str, str]]
-"""Runs a command; returns its exit code, output and errors, as AnsibleModule.run_command does."""
+"""Runs a command; returns its exit code, output and errors."""
 
 
 class LmodError(Exception):

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import output, run
 from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
     automounts,
     mounted,
@@ -29,6 +30,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     missing_options,
     unit_text,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.unit_files import (
     UNITS,
     File,
@@ -141,7 +143,7 @@ class Unit:
         for file in self.files:
             if file.is_enabled() != file.at_boot:
                 word = "enable" if file.at_boot else "disable"
-                self.module.run_command(["systemctl", word, "--quiet", file.name], check_rc=True)
+                output(["systemctl", word, "--quiet", file.name])
 
     def forget_automount(self) -> None:
         """Remove the automount's file, except while it waits: the file says whose it is."""
@@ -164,7 +166,7 @@ class Unit:
 
     def run(self, *command: str, seconds: int = MOUNT_SECONDS) -> tuple[int, str]:
         """Run a command; return its exit code and its output. 124 or 137: it took too long."""
-        code, out, err = self.module.run_command(["timeout", "-k", "5", str(seconds), *command])
+        code, out, err = run(["timeout", "-k", "5", str(seconds), *command])
         return code, (err.strip() or out.strip())
 
     def unmount(self) -> bool:
@@ -200,8 +202,8 @@ class Unit:
 
     def last_words(self) -> str:
         """Return what mount said last."""
-        self.module.run_command(["journalctl", "--sync"])
-        _, log, _ = self.module.run_command(
+        run(["journalctl", "--sync"])
+        _, log, _ = run(
             ["journalctl", "--unit", self.name, "--lines=10", "--no-pager", "--output=cat"]
         )
         matches = (self.protocol.words.search(line) for line in log.splitlines())
@@ -270,12 +272,12 @@ def settle(unit: Unit) -> str | None:
     return action
 
 
-def apply(module: AnsibleModule, units: list[Unit]) -> list[str]:
-    """Make units and mounts as wanted; return the folders that somebody uses."""
+def apply(units: list[Unit]) -> list[str]:
+    """Make units and mounts as wanted; return the folders that somebody uses. Raises RefusedError."""
     for unit in units:
         unit.write()
     # Always: a run that was killed may have left systemd with an older unit.
-    module.run_command(["systemctl", "daemon-reload"], check_rc=True)
+    output(["systemctl", "daemon-reload"])
     for unit in units:
         unit.enable()
     return [unit.path for unit in units if settle(unit) is None]
@@ -294,7 +296,12 @@ def keep(module: AnsibleModule, protocol: Protocol, mounts: list[Mount]) -> NoRe
     tries = any(unit.file.at_boot for unit in units) and read_text(AGAIN_PATH) != AGAIN
     if tries and not module.check_mode:
         write_text(AGAIN_PATH, AGAIN)
-    in_use = apply(module, pending) if (pending or tries) and not module.check_mode else []
+    in_use: list[str] = []
+    try:
+        if (pending or tries) and not module.check_mode:
+            in_use = apply(pending)
+    except RefusedError as error:
+        module.fail_json(msg=str(error))
     if in_use:
         module.warn(
             f"{', '.join(in_use)}: somebody uses it, so it stays mounted as it is; the next run "

@@ -10,6 +10,7 @@ import time
 from typing import NoReturn, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.unit_files import read_text
 
@@ -79,16 +80,16 @@ class Unit:
 
     def systemctl(self, *words: str, check: bool = True) -> str:
         """Run systemctl; refuse with the unit's last log lines if it fails."""
-        code, out, err = self.module.run_command(["systemctl", *words])
+        code, out, err = run(["systemctl", *words])
         if check and code != 0:
             self.fail(f"systemctl {' '.join(words)}: {err.strip() or out.strip()}")
-        return str(out)
+        return out
 
     def fail(self, message: str) -> NoReturn:
         """Raise RefusedError with the daemon's last log lines."""
         # On a busy host journald may still have to read what the daemon wrote before it died.
-        self.module.run_command(["journalctl", "--sync"])
-        _, log, _ = self.module.run_command(
+        run(["journalctl", "--sync"])
+        _, log, _ = run(
             ["journalctl", "--unit", self.name, "--lines=15", "--no-pager", "--output=cat"]
         )
         lines = log.splitlines() + self.log_lines()
@@ -106,7 +107,7 @@ class Unit:
         log = self.params["log_file"]
         if not log or not os.path.exists(log):
             return []
-        _, lines, _ = self.module.run_command(["tail", "--lines=5", log])
+        _, lines, _ = run(["tail", "--lines=5", log])
         return [line.split("] ", 1)[-1] for line in lines.splitlines()]
 
     def show(self) -> dict[str, str]:
@@ -188,7 +189,7 @@ class Unit:
             text = record_of(self.reload_config)
             command = self.params["reload_command"]
             if command:
-                code, out, err = self.module.run_command(command)
+                code, out, err = run(command)
                 if code != 0:
                     self.fail(f"{' '.join(command)}: {err.strip() or out.strip()}")
             else:
@@ -201,7 +202,7 @@ class Unit:
             # A Type=notify daemon that waits for another one keeps systemctl waiting as long.
             seconds = str(self.params["timeout_seconds"])
             command = ["timeout", seconds, "systemctl", action, self.name]
-            code, out, err = self.module.run_command(command)
+            code, out, err = run(command)
             if code == 124:
                 self.fail(f"not up after {seconds} s")
             if code != 0:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import output, run
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 DOCUMENTATION = r"""
 module: apt_source
@@ -54,6 +56,7 @@ path:
 FOLDER = "/etc/apt/sources.list.d"
 FIELDS = ["SOURCESENTRY", "REPO_URI", "RELEASE", "COMPONENT", "ORIGIN"]
 DISTRIBUTIONS = ("Debian", "Ubuntu")
+ENGLISH = {"LC_ALL": "C"}
 
 
 def parsed(text: str) -> list[dict[str, str]]:
@@ -120,7 +123,7 @@ class Source:
         """Return the package lists of all source files."""
         form = "|".join(f"$({field})" for field in FIELDS)
         command = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
-        return parsed(self.module.run_command(command, check_rc=True)[1])
+        return parsed(output(command, environ=ENGLISH))
 
     def of_others(self) -> list[dict[str, str]]:
         """Return the package lists of the distribution that other files name."""
@@ -139,7 +142,7 @@ class Source:
             others = self.of_others()
             if not others and not self.module.check_mode:
                 # A new machine knows the origin of its archive only after its first update.
-                self.module.run_command(["apt-get", "update"], check_rc=True)
+                output(["apt-get", "update"], environ=ENGLISH)
                 others = self.of_others()
             if not others:
                 self.module.fail_json(
@@ -171,7 +174,7 @@ class Source:
             word for option in [*only, "APT::Get::List-Cleanup=0"] for word in ("-o", option)
         ]
         # apt-get ends with 0 when a server could not be reached: it says W: then.
-        code, out, err = self.module.run_command(["apt-get", "update", *options])
+        code, out, err = run(["apt-get", "update", *options], environ=ENGLISH)
         if code != 0 or not self.fetched():
             lines = [line for line in (out + err).splitlines() if line[:2] in ("E:", "W:")]
             said = lines[0] if lines else "nothing"
@@ -201,16 +204,18 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module.run_command_environ_update = {"LC_ALL": "C"}
     source = Source(module)
-    before, wanted = read_text(source.path), source.text()
-    changed = before != wanted
-    if not module.check_mode:
-        if changed:
-            source.write(wanted)
-        if wanted and (changed or not source.fetched()):
-            source.fetch()
-            changed = True
+    try:
+        before, wanted = read_text(source.path), source.text()
+        changed = before != wanted
+        if not module.check_mode:
+            if changed:
+                source.write(wanted)
+            if wanted and (changed or not source.fetched()):
+                source.fetch()
+                changed = True
+    except RefusedError as error:
+        module.fail_json(msg=str(error))
     module.exit_json(
         changed=changed,
         path=source.path,

@@ -218,7 +218,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params: Params = module.params
-    ceph = Ceph.for_monitor(module, params["monitor"])
+    ceph = Ceph.for_monitor(params["monitor"])
     try:
         cluster = Cluster(ceph, params, act=not module.check_mode)
         cluster.provide()

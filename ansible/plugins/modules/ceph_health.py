@@ -136,7 +136,7 @@ def main() -> None:
     )
     if module.check_mode:
         module.exit_json(changed=False, seconds=0)
-    ceph, begin = Ceph(module), time.monotonic()
+    ceph, begin = Ceph(), time.monotonic()
     params: Params = module.params
     seconds = params["timeout_seconds"]
     try:

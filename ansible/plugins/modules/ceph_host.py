@@ -123,9 +123,7 @@ def refusals_of_state(fsid: str, cephadm: bool) -> Iterator[str]:
         )
 
 
-def refusals(
-    module: AnsibleModule, fsid: str, devices: list[str], cephadm: bool = False
-) -> Iterator[str]:
+def refusals(fsid: str, devices: list[str], cephadm: bool = False) -> Iterator[str]:
     """Yield each reason why this host is refused."""
     conf = refusal_of_conf(text_of(CONF), fsid)
     if conf:
@@ -140,7 +138,7 @@ def refusals(
         if path.startswith(UNSEEN):
             yield f"{path}: Ceph's daemons can't see this folder; name another, as in /srv"
         try:
-            kind(module, path, fsid).refuse()
+            kind(path, fsid).refuse()
         except DeviceError as error:
             yield str(error)
 
@@ -160,11 +158,11 @@ def main() -> None:
     devices: list[str] = module.params["devices"]
     name: str = module.params["name"]
     cephadm: bool = module.params["cephadm"]
-    reasons = list(refusals(module, fsid, devices, cephadm))
+    reasons = list(refusals(fsid, devices, cephadm))
     if reasons:
         module.fail_json(msg="; ".join(reasons))
     kind = Volume if cephadm else Device
-    ids = [kind(module, path, fsid).osd for path in devices]
+    ids = [kind(path, fsid).osd for path in devices]
     module.exit_json(
         changed=False,
         monitor=os.path.isdir(folder_of_monitor(fsid, name, cephadm)),

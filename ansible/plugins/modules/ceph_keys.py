@@ -193,7 +193,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    ceph = Ceph.for_monitor(module, module.params["monitor"])
+    ceph = Ceph.for_monitor(module.params["monitor"])
     asked: list[User] = module.params["users"]
     users = {entity(user["name"]): wanted(user, module.params["filesystem"]) for user in asked}
     try:

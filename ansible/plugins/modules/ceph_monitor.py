@@ -9,6 +9,7 @@ import tempfile
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: ceph_monitor
@@ -91,10 +92,10 @@ class Maker:
 
     def run(self, *command: str, data: str | None = None) -> str:
         """Run a command that must succeed; return what it prints."""
-        code, out, err = self.module.run_command(list(command), data=data)
+        code, out, err = run(list(command), data=data)
         if code != 0:
             self.module.fail_json(msg=f"{command[0]}: {err.strip() or out.strip()}")
-        return str(out)
+        return out
 
     def keyring(self) -> str:
         """Return the text of the keyring that the store begins with."""

@@ -156,7 +156,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given, ceph = module.params, Ceph(module)
+    given, ceph = module.params, Ceph()
     spec = specification(given["hosts"], given["admin"], given["services"])
     try:
         try:

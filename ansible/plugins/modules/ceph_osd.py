@@ -17,6 +17,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.ceph_device import (
     begun,
     note_path,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: ceph_osd
@@ -87,26 +88,26 @@ class Osds:
         self.module = module
         self.fsid: str = module.params["fsid"]
         self.file_bytes: int = module.params["file_gib"] * GIB
-        self.ceph = Ceph(module, "client.bootstrap-osd", BOOTSTRAP)
+        self.ceph = Ceph("client.bootstrap-osd", BOOTSTRAP)
         self.lines: list[str] = []
 
     def run(self, *command: str, data: str | None = None) -> str:
         """Run a command that must succeed; return what it prints."""
-        code, out, err = self.module.run_command(list(command), data=data)
+        code, out, err = run(list(command), data=data)
         if code != 0:
             raise DeviceError(f"{command[0]}: {err.strip()[-2000:]}")
-        return str(out)
+        return out
 
     def provide(self, path: str) -> int | None:
         """Return the id of the OSD on the device `path`, None where check mode made none."""
-        device = Device(self.module, path, self.fsid)
+        device = Device(path, self.fsid)
         device.refuse()
         if device.osd is None:
             self.lines.append(f"{path}: make an OSD")
             if self.module.check_mode:
                 return None
             self.make(device)
-            device = Device(self.module, path, self.fsid)
+            device = Device(path, self.fsid)
         self.prime(device)
         # Last, so that an interrupted run repeats this.
         with contextlib.suppress(FileNotFoundError):

@@ -13,6 +13,8 @@ from ansible_collections.muster.slurm.plugins.module_utils.ceph_device import (
     Volume,
     note_path,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.commands import output, run
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 DOCUMENTATION = r"""
 module: ceph_purge
@@ -82,23 +84,21 @@ class Purge:
     def units(self) -> None:
         """End the daemons."""
         # Those that are enabled and don't run are not listed unless they are loaded.
-        _, out, _ = self.module.run_command(
-            ["systemctl", "list-units", "--all", "--plain", "--no-legend", *UNITS]
-        )
+        _, out, _ = run(["systemctl", "list-units", "--all", "--plain", "--no-legend", *UNITS])
         names = [line.split()[0] for line in out.splitlines()]
         self.lines += [f"{name}: end it" for name in names]
         if names and self.act:
-            self.module.run_command(["systemctl", "disable", "--now", *names], check_rc=True)
-            self.module.run_command(["systemctl", "reset-failed", *UNITS])
+            output(["systemctl", "disable", "--now", *names])
+            run(["systemctl", "reset-failed", *UNITS])
 
     def target(self) -> None:
         """End the daemons that cephadm runs."""
         target = f"ceph-{self.module.params['fsid']}.target"
-        _, out, _ = self.module.run_command(["systemctl", "is-active", target])
+        _, out, _ = run(["systemctl", "is-active", target])
         if out.strip() == "active":
             self.lines.append(f"{target}: end it")
             if self.act:
-                self.module.run_command(["systemctl", "stop", target], check_rc=True)
+                output(["systemctl", "stop", target])
 
     def cluster(self) -> None:
         """Remove what cephadm has made."""
@@ -110,11 +110,9 @@ class Purge:
                 words = ("rm-cluster", "--fsid", params["fsid"], "--force", "--zap-osds")
                 limit = ["timeout", str(CEPHADM_SECONDS)]
                 command = [*limit, "cephadm", "--image", params["image"], *words]
-                self.module.run_command(command, check_rc=True)
+                output(command)
         left = [
-            path
-            for path in params["devices"]
-            if self.act and Volume(self.module, path, params["fsid"]).is_ours
+            path for path in params["devices"] if self.act and Volume(path, params["fsid"]).is_ours
         ]
         if left:
             self.module.fail_json(
@@ -124,7 +122,7 @@ class Purge:
 
     def device(self, path: str) -> None:
         """Empty one device if it is the cluster's."""
-        device = Device(self.module, path, self.module.params["fsid"])
+        device = Device(path, self.module.params["fsid"])
         if device.is_ours:
             self.lines.append(f"{path}: remove the OSD on it")
             if self.act and device.is_file:
@@ -168,12 +166,15 @@ def main() -> None:
         supports_check_mode=True,
     )
     purge = Purge(module)
-    if module.params["stop"]:
-        purge.target()
-    else:
-        purge.all()
-    if purge.lines and purge.act:
-        module.run_command(["systemctl", "daemon-reload"], check_rc=True)
+    try:
+        if module.params["stop"]:
+            purge.target()
+        else:
+            purge.all()
+        if purge.lines and purge.act:
+            output(["systemctl", "daemon-reload"])
+    except RefusedError as error:
+        module.fail_json(msg=str(error))
     diff = {"before": "".join(f"{line}\n" for line in purge.lines), "after": ""}
     module.exit_json(changed=bool(purge.lines), diff=diff)
 

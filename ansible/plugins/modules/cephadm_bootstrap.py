@@ -8,6 +8,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: cephadm_bootstrap
@@ -84,9 +85,7 @@ class Bootstrap:
     def cephadm(self, *words: str) -> None:
         """Run cephadm, which must succeed."""
         image = self.params["image"]
-        code, out, err = self.module.run_command(
-            ["timeout", str(BOUND_SECONDS), "cephadm", "--image", image, *words]
-        )
+        code, out, err = run(["timeout", str(BOUND_SECONDS), "cephadm", "--image", image, *words])
         for path in glob.glob(LOGS):
             clean(path)
         if code != 0:
@@ -121,14 +120,12 @@ class Bootstrap:
 
     def id_of(self, image: str) -> str:
         """Return the number of an image on this host; empty if it is not here."""
-        code, out, _ = self.module.run_command(
-            ["podman", "image", "inspect", "--format", "{{.Id}}", image]
-        )
+        code, out, _ = run(["podman", "image", "inspect", "--format", "{{.Id}}", image])
         return out.strip() if code == 0 else ""
 
     def refuse_another_image(self) -> None:
         """Fail unless the cluster runs the wanted image."""
-        wanted, settings = self.params["image"], Ceph(self.module).ask("config", "dump")
+        wanted, settings = self.params["image"], Ceph().ask("config", "dump")
         images = [entry["value"] for entry in settings if entry["name"] == "container_image"]
         for image in images:
             # The manager writes down the digest of what a tag meant.

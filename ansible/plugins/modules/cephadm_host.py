@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: cephadm_host
@@ -70,7 +71,7 @@ def refusal_of_clock(module: AnsibleModule, seconds: int) -> str:
         return ""
     deadline = time.monotonic() + seconds
     while True:
-        code, out, err = module.run_command(["chronyc", "-c", "tracking"])
+        code, out, err = run(["chronyc", "-c", "tracking"])
         if code == 0 and not out.strip().endswith(FOLLOWS_NONE):
             return ""
         if time.monotonic() > deadline:

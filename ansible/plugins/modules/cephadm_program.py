@@ -8,6 +8,7 @@ import shutil
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: cephadm_program
@@ -52,21 +53,21 @@ class Program:
 
     def podman(self, *words: str, bound: int = 120) -> str:
         """Run podman; return what it prints."""
-        code, out, err = self.module.run_command(["timeout", str(bound), "podman", *words])
+        code, out, err = run(["timeout", str(bound), "podman", *words])
         if code != 0:
             said = f"no end after {bound} s" if code == 124 else (err or out).strip()[-1000:]
             self.module.fail_json(
                 msg=f"podman {words[0]} {self.image}: {said}; this host must reach the image's "
                 f"registry, or have it by `podman load`, and an image of Ceph has {IN_THE_IMAGE}"
             )
-        return str(out).strip()
+        return out.strip()
 
     def is_here(self) -> bool:
         """Whether the host has the image."""
         if self.module.check_mode and shutil.which("podman") is None:
             return False
-        code, _, _ = self.module.run_command(["podman", "image", "exists", self.image])
-        return bool(code == 0)
+        code, _, _ = run(["podman", "image", "exists", self.image])
+        return code == 0
 
     def provide(self) -> None:
         """Have both."""
@@ -84,7 +85,7 @@ class Program:
                 self.podman("cp", f"{CONTAINER}:{IN_THE_IMAGE}", new)
                 self.take(new)
         finally:
-            self.module.run_command(["podman", "rm", "--force", CONTAINER])
+            run(["podman", "rm", "--force", CONTAINER])
 
     def take(self, new: str) -> None:
         """Put the program in its place unless it is there."""

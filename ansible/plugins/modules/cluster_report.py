@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: cluster_report
@@ -151,7 +152,7 @@ class Cluster:
         """Return the hosts whose credential this host can't decode, with munge's reason."""
         reasons: dict[str, str] = {}
         for host, credential in self.parameters["credentials"].items():
-            code, out, err = self.module.run_command(
+            code, out, err = run(
                 ["unmunge", "--keys=STATUS", "--output=/dev/null"], data=credential
             )
             if code != 0:
@@ -166,22 +167,20 @@ class Cluster:
         """Return what scontrol said if slurmctld gave no answer within its bound, else nothing."""
         deadline = time.monotonic() + self.parameters["ping_seconds"]
         while True:
-            _, out, err = self.module.run_command(["scontrol", "ping"])
+            _, out, err = run(["scontrol", "ping"])
             # The exit code says nothing before 23.02.
             if re.search(r" is UP$", out.strip()):
                 return ""
             if time.monotonic() >= deadline:
                 said = (out.strip() or err.strip()).splitlines()
-                return str(said[-1]) if said else "scontrol ping said nothing"
+                return said[-1] if said else "scontrol ping said nothing"
             time.sleep(0.5)
 
     def nodes(self, avoided: Collection[str]) -> list[Node]:
         """Return node states, once all but those `avoided` have registered or the bound is over."""
         start = time.monotonic()
         while True:
-            code, out, err = self.module.run_command(
-                ["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}"]
-            )
+            code, out, err = run(["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}"])
             if code != 0:
                 self.module.fail_json(
                     msg=f"sinfo: {err.strip()}; is slurmctld up? journalctl -u slurmctld says why"
@@ -236,9 +235,7 @@ class Cluster:
             *("--no-requeue", f"--deadline=now+{seconds + 90}", "--job-name=muster-verify"),
             *("--chdir=/", "--output=/dev/null", f"--wrap={SCRIPT}"),
         ]
-        code, out, err = self.module.run_command(
-            [*WITHOUT_ENVIRONMENT, "timeout", str(seconds + END_S), *command]
-        )
+        code, out, err = run([*WITHOUT_ENVIRONMENT, "timeout", str(seconds + END_S), *command])
         result: dict[str, object] = {"partition": partition, "nodes": names}
         if code != 0:
             result |= {"code": code, "output": err.strip()}
@@ -261,7 +258,7 @@ class Cluster:
         """Wait until `job` has ended; return what was wrong. One that is late is cancelled."""
         begin = time.monotonic()
         while True:
-            code, out, err = self.module.run_command(
+            code, out, err = run(
                 ["squeue", "--noheader", "--states=all", f"--jobs={job}", f"--format={JOB_FORMAT}"]
             )
             # The comment comes last: it may have several lines.
@@ -279,7 +276,7 @@ class Cluster:
             else:
                 late = f"squeue: {err.strip()}" if past >= seconds + END_S else ""
             if late:
-                self.module.run_command(["scancel", job])
+                run(["scancel", job])
                 return late
             time.sleep(0.2)
 
@@ -287,7 +284,7 @@ class Cluster:
         """Whether accounting has `job` as completed before the bound."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            _, out, _ = self.module.run_command(
+            _, out, _ = run(
                 ["sacct", "--noheader", "--allocations", f"--jobs={job}", "--format=State%20"]
             )
             if out.strip() == "COMPLETED":
@@ -307,9 +304,9 @@ class Cluster:
             partition
             for partition, state in (
                 line.split("|")
-                for line in self.module.run_command(
-                    ["sinfo", "--noheader", "--summarize", "--format=%R|%a"]
-                )[1].splitlines()
+                for line in run(["sinfo", "--noheader", "--summarize", "--format=%R|%a"])[
+                    1
+                ].splitlines()
             )
             if state == "up"
         }

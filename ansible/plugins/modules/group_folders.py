@@ -8,6 +8,7 @@ import stat
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 
@@ -84,9 +85,7 @@ def access_list(module: AnsibleModule, path: str) -> list[str] | None:
     program = module.get_bin_path("getfacl")
     if program is None and module.check_mode:
         return []  # On a fresh host the package is still to come.
-    code, out, err = module.run_command(
-        [program or "getfacl", "--numeric", "--absolute-names", path]
-    )
+    code, out, err = run([program or "getfacl", "--numeric", "--absolute-names", path])
     if code != 0:
         raise RefusedError(f"{path}: getfacl said: {err.strip()}; install the package acl")
     # Of an entry that the mask cuts down, getfacl adds what is left of it.
@@ -105,7 +104,7 @@ def number_of(module: AnsibleModule, folder: Folder) -> int:
         ) from error
 
 
-def apply(module: AnsibleModule, folder: Folder, gid: int) -> None:
+def apply(folder: Folder, gid: int) -> None:
     """Make a folder, and give it its group, mode and access lists.
 
     By a descriptor: where root of nodes is root in the folder above, as on CephFS, the path may be a
@@ -124,7 +123,7 @@ def apply(module: AnsibleModule, folder: Folder, gid: int) -> None:
         entries = [line for line in wanted(folder, gid) if line.startswith("default:")]
         entries += [line for line in wanted(folder, gid) if line.startswith(("group::", "other::"))]
         here = f"/proc/{os.getpid()}/fd/{opened}"
-        code, out, err = module.run_command(["setfacl", "--modify", ",".join(entries), here])
+        code, out, err = run(["setfacl", "--modify", ",".join(entries), here])
     except OSError as error:
         raise RefusedError(f"{path}: {error.strerror}; {WRITES}") from error
     finally:
@@ -145,7 +144,7 @@ def bring(module: AnsibleModule, folder: Folder) -> dict[str, str] | None:
     if not missing:
         return None
     if not module.check_mode:
-        apply(module, folder, gid)
+        apply(folder, gid)
     after = [*(line for line in before or [] if line in wanted(folder, gid)), *missing]
     return {
         "before_header": folder["path"],

@@ -10,6 +10,7 @@ import stat
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: hardware_report
@@ -99,12 +100,12 @@ def processors(module: AnsibleModule) -> dict[str, int | str]:
     """Return what the machine has, by the best source there is."""
     slurmd = module.get_bin_path("slurmd")
     if slurmd:
-        _, out, _ = module.run_command(["timeout", "20", slurmd, "-C"])
+        _, out, _ = run(["timeout", "20", slurmd, "-C"])
         try:
             return of_slurmd(out)
         except (KeyError, ValueError):
             pass  # such as a slurmd whose libraries are gone
-    code, out, err = module.run_command(["lscpu", "-p=CPU,CORE,SOCKET"])
+    code, out, err = run(["lscpu", "-p=CPU,CORE,SOCKET"])
     if code != 0:
         module.fail_json(msg=f"lscpu: {err.strip()}; install util-linux on this host")
     with open("/proc/meminfo", encoding="ascii") as stream:
@@ -143,11 +144,11 @@ def asks_directory(nsswitch: str) -> bool:
     return re.search(r"^passwd:[^#\n]*\bsss\b", nsswitch, re.MULTILINE) is not None
 
 
-def unknown(module: AnsibleModule, database: str, names: list[str]) -> list[str]:
+def unknown(database: str, names: list[str]) -> list[str]:
     """Return the names that the machine does not know as C(passwd) or C(group)."""
     if not names:
         return []
-    _, out, _ = module.run_command(["timeout", "40", "getent", "--", database, *names])
+    _, out, _ = run(["timeout", "40", "getent", "--", database, *names])
     known = {line.partition(":")[0] for line in out.splitlines()}
     return [name for name in names if name not in known]
 
@@ -162,8 +163,8 @@ def of_directory(module: AnsibleModule) -> dict[str, list[str]] | None:
     if not asked:
         return None
     return {
-        "people": unknown(module, "passwd", module.params["people"]),
-        "groups": unknown(module, "group", module.params["groups"]),
+        "people": unknown("passwd", module.params["people"]),
+        "groups": unknown("group", module.params["groups"]),
     }
 
 

@@ -55,7 +55,7 @@ def main() -> None:
             "distribution_major_version": version.partition(".")[0],
             "distribution_release": get_distribution_codename(),
         },
-        packages=installed(module),
+        packages=installed(),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.sys_info import get_distribution_version
+from ansible_collections.muster.slurm.plugins.module_utils.commands import NO_PROGRAM, run
 
 DOCUMENTATION = r"""
 module: host_report
@@ -65,42 +66,40 @@ PYTHON = "/usr/bin/python3"
 PACKAGE_PATTERNS = ["slurm*", "munge*", "nvidia*", "cuda*", "openmpi*", "mpich*", "ucx*", "lib*"]
 
 
-def unit_states(module: AnsibleModule, units: list[str]) -> dict[str, str]:
+def unit_states(units: list[str]) -> dict[str, str]:
     """Return the units that are not active, with their state."""
     states = {}
     for unit in units:
-        _, out, _ = module.run_command(["systemctl", "is-active", unit])
+        _, out, _ = run(["systemctl", "is-active", unit])
         if out.strip() != "active":
             states[unit] = out.strip() or "not installed"
     return states
 
 
-def failed(module: AnsibleModule, commands: list[list[str]]) -> list[str]:
+def failed(commands: list[list[str]]) -> list[str]:
     """Return what those of the programs printed that did not end with 0."""
     texts = []
     for command in commands:
-        try:
-            code, out, err = module.run_command(command, handle_exceptions=False)
-        except OSError as error:
-            texts.append(f"{' '.join(command)}: {error.strerror}; run site.yml, which installs it")
-            continue
-        if code != 0:
+        code, out, err = run(command)
+        if code == NO_PROGRAM:
+            texts.append(f"{err}; run site.yml, which installs it")
+        elif code != 0:
             texts.append(out.strip() or err.strip() or f"{' '.join(command)} ended with {code}")
     return texts
 
 
-def credential(module: AnsibleModule) -> dict[str, str]:
+def credential() -> dict[str, str]:
     """Return a fresh munge credential, or what munge says instead."""
-    code, out, err = module.run_command(["munge", "--no-input"])
+    code, out, err = run(["munge", "--no-input"])
     if code != 0:
         return {"error": err.strip()}
     return {"text": out.strip()}
 
 
-def packages(module: AnsibleModule, patterns: list[str]) -> dict[str, str]:
+def packages(patterns: list[str]) -> dict[str, str]:
     """Return the installed packages that match `patterns`, with their versions."""
     # Exit code 1 says that one of the patterns matched nothing: no error here.
-    _, out, _ = module.run_command(
+    _, out, _ = run(
         ["dpkg-query", "-W", "-f=${db:Status-Abbrev} ${Package} ${Version}\n", *patterns]
     )
     rows = (line.split() for line in out.splitlines())
@@ -116,13 +115,10 @@ def driver(version: str = "/sys/module/nvidia/version") -> str:
         return "none"
 
 
-def python(module: AnsibleModule) -> str:
+def python() -> str:
     """Return the version of the distribution's interpreter, or `none`."""
     # Not `sys.version`: the inventory may name another interpreter for Ansible.
-    try:
-        _, out, _ = module.run_command([PYTHON, "--version"], handle_exceptions=False)
-    except OSError:
-        return "none"
+    _, out, _ = run([PYTHON, "--version"])
     return out.strip().removeprefix("Python ") or "none"
 
 
@@ -131,7 +127,7 @@ def updates(module: AnsibleModule) -> tuple[list[dict[str, Any]], list[str]]:
     program = module.get_bin_path("muster-updates", opt_dirs=["/usr/local/sbin"])
     if program is None:
         return [], []  # without the role base
-    code, out, err = module.run_command([program, "--json"])
+    code, out, err = run([program, "--json"])
     if code != 0:
         return [], [f"muster-updates failed: {err.strip()}; run it there: {program}"]
     return json.loads(out)["updates"], []
@@ -142,7 +138,7 @@ def time_sources(module: AnsibleModule) -> dict[str, str] | None:
     chronyc = module.get_bin_path("chronyc")
     if chronyc is None:
         return None
-    code, out, _ = module.run_command([chronyc, "-n", "-c", "sources"])
+    code, out, _ = run([chronyc, "-n", "-c", "sources"])
     if code != 0:
         return None
     rows = (line.split(",") for line in out.splitlines())
@@ -168,19 +164,19 @@ def main() -> None:
     clock = time.time()
     pending, unknown = updates(module)
     needed: list[str] = module.params["module_packages"]
-    there = packages(module, needed) if needed else {}
+    there = packages(needed) if needed else {}
     module.exit_json(
         changed=False,
         report={
             "clock": clock,
-            "inactive": unit_states(module, module.params["units"]),
-            "failed": [*failed(module, module.params["commands"]), *unknown],
-            "credential": credential(module),
+            "inactive": unit_states(module.params["units"]),
+            "failed": [*failed(module.params["commands"]), *unknown],
+            "credential": credential(),
             "system": get_distribution_version(),
             "kernel": os.uname().release,
             "driver": driver(),
-            "python": python(module),
-            "packages": packages(module, module.params["package_patterns"]),
+            "python": python(),
+            "packages": packages(module.params["package_patterns"]),
             "module_packages": {name: there.get(name) for name in needed},
             "updates": pending,
             "time_sources": time_sources(module),

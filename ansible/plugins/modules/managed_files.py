@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible_collections.muster.slurm.plugins.module_utils.commands import output, run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.service_unit import (
     OPTIONS,
@@ -503,10 +504,7 @@ class Entry:
         if not self.validate:
             return
         words = [word.replace("%s", temporary) for word in self.validate.split()]
-        try:
-            code, out, err = self.module.run_command(words, handle_exceptions=False)
-        except OSError as error:
-            code, out, err = error.errno, "", f"{words[0]}: {error.strerror}"
+        code, out, err = run(words)
         if code != 0:
             said = (err.strip() or out.strip()).replace(temporary, self.dest)
             if self.secret:
@@ -577,7 +575,7 @@ def validate_together(module: AnsibleModule, entries: list[Entry], command: str)
                 path = os.path.join(folder, os.path.basename(entry.dest))
                 with open(path, "wb") as stream:
                     stream.write(entry.new_content)
-        code, out, err = module.run_command([word.replace("%s", folder) for word in words])
+        code, out, err = run([word.replace("%s", folder) for word in words])
     except OSError as error:
         raise RefusedError(sentence(f"{folder}/", error)) from error
     finally:
@@ -586,17 +584,6 @@ def validate_together(module: AnsibleModule, entries: list[Entry], command: str)
         names = ", ".join(entry.dest for entry in entries)
         said = err.strip() or out.strip()
         raise RefusedError(f"{names} stay as they were; the new ones were refused: {said}")
-
-
-def run_program(module: AnsibleModule, command: list[str]) -> None:
-    """Run `command`. Raises RefusedError where it does not end well."""
-    try:
-        code, out, err = module.run_command(command, handle_exceptions=False)
-    except OSError as error:
-        code, out, err = 127, "", f"{error.strerror}"
-    if code != 0:
-        said = err.strip() or out.strip()
-        raise RefusedError(f"`{' '.join(command)}` ended with {code}; fix what it says: {said}")
 
 
 def main() -> None:
@@ -655,7 +642,7 @@ def main() -> None:
                 digests[dest] = ""
         command: list[str] = module.params["must_run"]
         if command and not (module.check_mode and paths):
-            run_program(module, command)
+            output(command)
     except RefusedError as error:
         module.fail_json(msg=str(error), paths=paths, diff=diffs, changed=bool(paths))
     except OSError as error:

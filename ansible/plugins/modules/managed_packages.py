@@ -5,6 +5,7 @@
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
     LOCK_TIMEOUT_S,
     installed,
@@ -72,9 +73,9 @@ replaced:
 """
 
 
-def not_held(module: AnsibleModule, names: list[str]) -> list[str]:
+def not_held(names: list[str]) -> list[str]:
     """Return those of `names` that are not on hold."""
-    _, out, _ = module.run_command(["apt-mark", "showhold", *names])
+    _, out, _ = run(["apt-mark", "showhold", *names])
     return [name for name in names if name not in out.split()]
 
 
@@ -82,9 +83,7 @@ def hold(module: AnsibleModule, names: list[str]) -> None:
     """Put packages on hold, when no other program uses dpkg any more: apt-mark does not wait."""
     end = time.monotonic() + LOCK_TIMEOUT_S
     while True:
-        code, _, said = module.run_command(
-            ["apt-mark", "hold", *names], environ_update={"LC_ALL": "C.UTF-8"}
-        )
+        code, _, said = run(["apt-mark", "hold", *names], environ={"LC_ALL": "C.UTF-8"})
         if code == 0:
             return
         if "lock was locked by" not in said or time.monotonic() > end:
@@ -106,13 +105,13 @@ def main() -> None:
     )
     names: list[str] = module.params["names"]
     wanted = [name.partition("=")[::2] for name in names]
-    absent = missing(names, installed(module, [name for name, _ in wanted]))
+    absent = missing(names, installed([name for name, _ in wanted]))
     # Asked only where something has to be installed: a second run asks dpkg only once.
     old = module.params["replaces"] if absent else []
-    replaced = sorted(installed(module, old)) if old else []
+    replaced = sorted(installed(old)) if old else []
     # Missing ones are held when the action plugin runs this module again after apt.
     pinned = [name for name, version in wanted if version]
-    held = not_held(module, pinned) if module.params["held"] and pinned and not absent else []
+    held = not_held(pinned) if module.params["held"] and pinned and not absent else []
     if held and not module.check_mode:
         hold(module, held)
     module.exit_json(changed=bool(held), held=held, missing=absent, replaced=replaced)

@@ -7,6 +7,7 @@ import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
     refuse_missing,
 )
@@ -229,7 +230,7 @@ def main() -> None:
     # Nothing is written there, and what somebody else has filled may be away.
     refuse_silent(module, watch)
     refuse_missing(module, module.params["packages"])
-    lmod = Lmod(module.run_command)
+    lmod = Lmod(run)
     changes: list[str] = []
     diff: list[dict[str, str]] = []
     stale = False

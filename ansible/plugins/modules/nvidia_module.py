@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 
 DOCUMENTATION = r"""
 module: nvidia_module
@@ -149,11 +150,11 @@ def look(module: AnsibleModule) -> State:
         # By the file's name: modinfo follows no `install` line of modprobe.d, by which Debian
         # gives `nvidia` to one of its packages.
         command = [modinfo, "-k", kernel, "-F", "version", name]
-        code, out, _ = module.run_command(command) if modinfo else (1, "", "")
+        code, out, _ = run(command) if modinfo else (1, "", "")
         versions[kernel] = out.strip() if code == 0 else None
     headers = {kernel for kernel in kernels if os.path.isdir(f"/lib/modules/{kernel}/build")}
     dkms = module.get_bin_path("dkms")
-    said = module.run_command([dkms, "status"])[1] if dkms else ""
+    said = run([dkms, "status"])[1] if dkms else ""
     return State(
         running,
         versions,
@@ -167,7 +168,7 @@ def look(module: AnsibleModule) -> State:
 def load(module: AnsibleModule) -> None:
     """Load the driver, and the part of it that CUDA needs."""
     for name in ("nvidia", "nvidia-uvm"):
-        code, _, err = module.run_command(["modprobe", name])
+        code, _, err = run(["modprobe", name])
         if code != 0:
             hint = "see `dmesg | tail`"
             if "Key was rejected" in err:

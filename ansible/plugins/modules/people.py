@@ -19,6 +19,7 @@ from functools import partial
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
     mounted,
     read_table,
@@ -806,7 +807,7 @@ def main() -> None:
 def apply(module: AnsibleModule, step: Step, keys_dir: str) -> None:
     """Do one step; end the task with a sentence if it can't be done."""
     if step.command:
-        code, out, err = module.run_command(list(step.command))
+        code, out, err = run(list(step.command))
         if code != 0:
             module.fail_json(
                 msg=f"{step.what}: {step.command[0]} said: {err.strip() or out.strip()}; "

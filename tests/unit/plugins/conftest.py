@@ -7,9 +7,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from ansible_collections.muster.slurm.plugins.module_utils import (
+    ceph_command,
+    ceph_device,
+    commands,
+)
 
 ROOT = Path(__file__).parents[3]
 MODULES = ROOT / "ansible/plugins/modules"
@@ -118,6 +124,17 @@ def run_module(module_server: ModuleServer) -> Callable[..., Outcome]:
         return outcome(said["out"], said["err"], said["code"])
 
     return run
+
+
+@pytest.fixture
+def answered_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return `use(run, module)`: `run` stands for what starts programs, in this test's process."""
+
+    def use(run: Callable[..., tuple[int, str, str]], *modules: ModuleType) -> None:
+        for module in (commands, ceph_command, ceph_device, *modules):
+            monkeypatch.setattr(module, "run", run)
+
+    return use
 
 
 def outcome(out: str, err: str, code: int) -> Outcome:

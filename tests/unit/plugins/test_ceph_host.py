@@ -21,27 +21,35 @@ def label(fsid=FSID, **more):
     return {"osd_uuid": OTHER, "ceph_fsid": fsid, "ready": "ready", "whoami": "3", **more}
 
 
-class Module:
-    """Stands for AnsibleModule: answers `ceph-bluestore-tool` and `blkid`."""
+class Programs:
+    """Answers of `ceph-bluestore-tool`, `blkid` and, as lvm2 2.03 does, `lvs`."""
 
-    def __init__(self, labels=None, blkid=(2, "", "")):
-        self.labels = labels
-        self.blkid = blkid
+    def __init__(self):
+        self.label = None
+        self.blkid = 2, "", ""
+        self.volumes = []
+        self.lvs_code = 0
 
-    def run_command(self, command):
+    def run(self, command):
         if command[0] == "blkid":
             return self.blkid
-        return 0, json.dumps({command[-1]: self.labels}), ""
+        if command[0] == "lvs":
+            rows = [{"lv_tags": text, "devices": f"{path}(0)"} for text, path in self.volumes]
+            return self.lvs_code, json.dumps({"report": [{"lv": rows}]}), "lock failed"
+        return 0, json.dumps({command[-1]: self.label}), ""
 
 
 @pytest.fixture(autouse=True)
-def tool(monkeypatch):
+def programs(monkeypatch, answered_by):
     """Ceph is installed."""
     monkeypatch.setattr(ceph_host.Device.read_label.__globals__["shutil"], "which", lambda _: "/x")
+    programs = Programs()
+    answered_by(programs.run)
+    return programs
 
 
-def refused(path, labels=None, fsid=FSID):
-    device = ceph_host.Device(Module(labels), str(path), fsid)
+def refused(path):
+    device = ceph_host.Device(str(path), FSID)
     with pytest.raises(ceph_host.DeviceError) as caught:
         device.refuse()
     return str(caught.value)
@@ -63,32 +71,34 @@ def test_whose_host_it_is_stands_in_ceph_conf(text, said) -> None:
     assert bool(refusal) == bool(said)
 
 
-def test_an_osd_of_this_cluster_is_kept(tmp_path) -> None:
+def test_an_osd_of_this_cluster_is_kept(programs, tmp_path) -> None:
     path = tmp_path / "disk"
     path.write_bytes(MAGIC)
-    device = ceph_host.Device(Module(label()), str(path), FSID)
+    programs.label = label()
+    device = ceph_host.Device(str(path), FSID)
     device.refuse()
     assert device.osd == 3
 
 
-def test_an_osd_of_another_cluster_is_refused(tmp_path) -> None:
+def test_an_osd_of_another_cluster_is_refused(programs, tmp_path) -> None:
     path = tmp_path / "disk"
     path.write_bytes(MAGIC)
-    said = refused(path, label(OTHER))
+    programs.label = label(OTHER)
+    said = refused(path)
     assert said.startswith(f"{path} holds an OSD of cluster {OTHER}, so no OSD is made of it; ")
 
 
 def test_an_osd_that_was_never_completed_is_refused_unless_it_was_begun_here(
-    tmp_path, monkeypatch
+    programs, tmp_path, monkeypatch
 ) -> None:
     path = tmp_path / "disk"
     path.write_bytes(MAGIC)
-    half = {"osd_uuid": OTHER, "description": "main"}
-    assert "an OSD of cluster (not told)" in refused(path, half)
+    programs.label = {"osd_uuid": OTHER, "description": "main"}
+    assert "an OSD of cluster (not told)" in refused(path)
     monkeypatch.setitem(ceph_host.Device.refuse.__globals__, "BEGUN", str(tmp_path))
     note = Path(ceph_host.Device.refuse.__globals__["note_path"](str(path)))
     note.write_text(json.dumps({"uuid": OTHER, "key": "x"}))
-    device = ceph_host.Device(Module(half), str(path), FSID)
+    device = ceph_host.Device(str(path), FSID)
     device.refuse()
     assert device.osd is None
 
@@ -98,10 +108,10 @@ def test_a_file_with_data_is_refused_and_a_sparse_one_is_not(tmp_path) -> None:
     path.write_text("precious\n" * 1000)
     assert refused(path).startswith(f"{path} holds data, so no OSD is made of it; remove the file")
     path.unlink()
-    ceph_host.Device(Module(), str(path), FSID).refuse()
+    ceph_host.Device(str(path), FSID).refuse()
     with path.open("wb") as stream:
         stream.truncate(2**20)
-    ceph_host.Device(Module(), str(path), FSID).refuse()
+    ceph_host.Device(str(path), FSID).refuse()
 
 
 def test_a_folder_is_no_disk(tmp_path) -> None:
@@ -122,24 +132,25 @@ def test_a_device_that_is_not_there_is_named_with_what_to_do() -> None:
         ((2, "", ""), ""),
     ],
 )
-def test_what_libblkid_finds_is_said(tmp_path, answer, held) -> None:
-    device = ceph_host.Device(Module(blkid=answer), str(tmp_path / "disk"), FSID)
+def test_what_libblkid_finds_is_said(programs, tmp_path, answer, held) -> None:
+    programs.blkid = answer
+    device = ceph_host.Device(str(tmp_path / "disk"), FSID)
     assert device.signature() == held
 
 
 def test_data_of_an_unknown_kind_counts(tmp_path) -> None:
     path = tmp_path / "disk"
     path.write_bytes(bytes(5000) + b"x")
-    assert ceph_host.Device(Module(), str(path), FSID).data() == "data of an unknown kind"
+    assert ceph_host.Device(str(path), FSID).data() == "data of an unknown kind"
     path.write_bytes(bytes(2**20) + b"beyond")
-    assert ceph_host.Device(Module(), str(path), FSID).data() == ""
+    assert ceph_host.Device(str(path), FSID).data() == ""
 
 
 def test_all_reasons_are_said_at_once(tmp_path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "a")
     paths = [str(tmp_path / "a"), str(link), "/home/disk", "/dev/none"]
-    said = list(ceph_host.refusals(Module(), FSID, paths))
+    said = list(ceph_host.refusals(FSID, paths))
     assert any("are one and the same device; name it once" in line for line in said)
     assert any(line.startswith("/home/disk: Ceph's daemons can't see") for line in said)
     assert any(line.startswith("/dev/none: no such device") for line in said)
@@ -168,21 +179,6 @@ def tags(fsid=FSID, **more):
     return ",".join(f"{key}={value}" for key, value in pairs.items())
 
 
-class WithVolumes(Module):
-    """Answers `lvs` too, as lvm2 2.03 does."""
-
-    def __init__(self, *volumes, code=0, blkid=(2, "", "")):
-        super().__init__(blkid=blkid)
-        self.volumes = volumes
-        self.code = code
-
-    def run_command(self, command):
-        if command[0] != "lvs":
-            return super().run_command(command)
-        rows = [{"lv_tags": text, "devices": f"{path}(0)"} for text, path in self.volumes]
-        return self.code, json.dumps({"report": [{"lv": rows}]}), "lock failed"
-
-
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
     """A file that counts as a disk, with LVM's label."""
@@ -193,15 +189,16 @@ def disk(tmp_path, monkeypatch):
     return path
 
 
-def volume(module, path):
+def volume(path):
     """The disk as cephadm takes it; tests may not make one below /dev."""
-    device = ceph_host.Volume(module, str(path), FSID)
+    device = ceph_host.Volume(str(path), FSID)
     device.is_file = False
     return device
 
 
-def test_cephadm_s_osd_of_this_cluster_is_kept(disk) -> None:
-    device = volume(WithVolumes((tags(OTHER), "/dev/sdz"), (tags(), disk)), disk)
+def test_cephadm_s_osd_of_this_cluster_is_kept(programs, disk) -> None:
+    programs.volumes = [(tags(OTHER), "/dev/sdz"), (tags(), disk)]
+    device = volume(disk)
     device.refuse()
     assert device.osd == 5
 
@@ -215,22 +212,24 @@ def test_cephadm_s_osd_of_this_cluster_is_kept(disk) -> None:
         (tags(**{"ceph.type": "db"}), "LVM2_member (blkid --probe)"),
     ],
 )
-def test_a_volume_of_anybody_else_is_refused(disk, text, held) -> None:
-    blkid = (0, "TYPE=LVM2_member\n", "")
+def test_a_volume_of_anybody_else_is_refused(programs, disk, text, held) -> None:
+    programs.volumes = [(text, disk)]
+    programs.blkid = 0, "TYPE=LVM2_member\n", ""
     with pytest.raises(ceph_host.DeviceError) as said:
-        volume(WithVolumes((text, disk), blkid=blkid), disk).refuse()
+        volume(disk).refuse()
     assert str(said.value).startswith(f"{disk} holds {held}, so no OSD is made of it; ")
 
 
 def test_an_osd_of_the_packages_is_no_volume(disk) -> None:
     disk.write_bytes(MAGIC)
     with pytest.raises(ceph_host.DeviceError, match=r"an OSD of cluster \(not told\)"):
-        volume(WithVolumes(), disk).refuse()
+        volume(disk).refuse()
 
 
-def test_lvm_that_does_not_answer_is_no_blank_disk(disk) -> None:
+def test_lvm_that_does_not_answer_is_no_blank_disk(programs, disk) -> None:
+    programs.lvs_code = 5
     with pytest.raises(ceph_host.DeviceError, match="lvs: lock failed; fix LVM"):
-        volume(WithVolumes(code=5), disk)
+        volume(disk)
 
 
 def test_a_file_is_no_disk_for_cephadm(run_module) -> None:

@@ -23,7 +23,7 @@ class Host:
         self.commands = []
         self.keyring = ""
 
-    def run_command(self, command, **_):
+    def run(self, command, **_):
         self.commands.append(command)
         if command[0] == "ceph-authtool":
             return 0, f"{KEY}\n", ""
@@ -42,6 +42,19 @@ def places(tmp_path, monkeypatch):
     monkeypatch.setattr(ceph_monitor.shutil, "chown", lambda *_: None)
 
 
+@pytest.fixture
+def made(answered_by):
+    """Return `make(keyring)`: makes a store on a new host, which it returns."""
+
+    def make(keyring=None):
+        host = Host(keyring)
+        answered_by(host.run, ceph_monitor)
+        ceph_monitor.Maker(host).make()
+        return host
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
@@ -53,35 +66,32 @@ def test_a_monitor_listens_by_both_versions_of_the_protocol(address, expected) -
     assert ceph_monitor.addresses(address) == expected
 
 
-def test_the_first_one_begins_with_a_new_key(tmp_path) -> None:
-    host = Host()
-    ceph_monitor.Maker(host).make()
+def test_the_first_one_begins_with_a_new_key(made, tmp_path) -> None:
+    host = made()
     assert host.keyring == f'[mon.]\n\tkey = {KEY}\n\tcaps mon = "allow *"\n'
     assert KEY not in str(host.commands)
     # Its store is in place, and nothing else is left.
     assert [path.name for path in tmp_path.iterdir()] == ["ceph-s1"]
 
 
-def test_the_map_has_all_of_them() -> None:
-    host = Host()
-    ceph_monitor.Maker(host).make()
+def test_the_map_has_all_of_them(made) -> None:
+    host = made()
     (command,) = (command for command in host.commands if command[0] == "monmaptool")
     words = " ".join(command)
     assert "--addv s1 [v2:192.0.2.1:3300,v1:192.0.2.1:6789]" in words
     assert "--addv s2 [v2:192.0.2.2:3300,v1:192.0.2.2:6789]" in words
 
 
-def test_a_further_one_begins_with_the_key_of_the_others() -> None:
-    host = Host(keyring='[mon.]\n\tkey = theirs==\n\tcaps mon = "allow *"\n')
-    ceph_monitor.Maker(host).make()
+def test_a_further_one_begins_with_the_key_of_the_others(made) -> None:
+    host = made('[mon.]\n\tkey = theirs==\n\tcaps mon = "allow *"\n')
     assert "key = theirs==" in host.keyring
     assert not [command for command in host.commands if command[0] == "ceph-authtool"]
 
 
-def test_what_a_killed_run_left_does_not_block(tmp_path) -> None:
+def test_what_a_killed_run_left_does_not_block(made, tmp_path) -> None:
     (tmp_path / "ceph-s1.new").mkdir()
     (tmp_path / "ceph-s1.new/half").write_text("")
-    ceph_monitor.Maker(Host()).make()
+    made()
     assert list((tmp_path / "ceph-s1").iterdir()) == []
 
 

@@ -34,7 +34,7 @@ class Host:
         self.commands = []
         self.killed_by = None
 
-    def run_command(self, command, data=None):
+    def run(self, command, data=None):
         self.commands.append(command)
         if self.killed_by and self.killed_by in command:
             raise KilledError
@@ -63,14 +63,16 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch):
+def host(tmp_path, monkeypatch, answered_by):
     monkeypatch.setattr(ceph_osd, "FOLDERS", str(tmp_path / "osd"))
     shared = ceph_osd.begun.__globals__
     monkeypatch.setitem(shared, "BEGUN", str(tmp_path))
     monkeypatch.setattr(shared["shutil"], "which", lambda name: name)
     monkeypatch.setattr(shared["shutil"], "chown", lambda *_: None)
     monkeypatch.setattr(ceph_osd, "own", lambda _: None)
-    return Host(tmp_path)
+    host = Host(tmp_path)
+    answered_by(host.run, ceph_osd)
+    return host
 
 
 def provide(host, path):

@@ -34,7 +34,7 @@ class Module:
     def fail_json(self, msg):
         raise FailedError(msg)
 
-    def run_command(self, command, **_):
+    def run(self, command, **_):
         self.commands.append(command)
         if command[0] == "lvs":
             tags = f"ceph.cluster_fsid={FSID},ceph.osd_id=5,ceph.type=block"
@@ -45,29 +45,40 @@ class Module:
         return 0, "", ""
 
 
-def test_daemons_end_before_anything_is_removed() -> None:
+@pytest.fixture
+def purge_of(answered_by):
+    """Return what makes a Purge of a module."""
+
+    def make(module):
+        answered_by(module.run, ceph_purge)
+        return ceph_purge.Purge(module)
+
+    return make
+
+
+def test_daemons_end_before_anything_is_removed(purge_of) -> None:
     module = Module(active=True)
-    purge = ceph_purge.Purge(module)
+    purge = purge_of(module)
     purge.target()
     assert module.commands[1:] == [["systemctl", "stop", f"ceph-{FSID}.target"]]
     assert purge.lines == [f"ceph-{FSID}.target: end it"]
 
 
-def test_what_does_not_run_is_not_ended() -> None:
+def test_what_does_not_run_is_not_ended(purge_of) -> None:
     module = Module()
-    purge = ceph_purge.Purge(module)
+    purge = purge_of(module)
     purge.target()
     assert purge.lines == []
     assert [command[1] for command in module.commands] == ["is-active"]
 
 
-def test_an_osd_that_cephadm_left_is_told_in_each_run(tmp_path, monkeypatch) -> None:
+def test_an_osd_that_cephadm_left_is_told_in_each_run(purge_of, tmp_path, monkeypatch) -> None:
     disk = tmp_path / "sdb"
     disk.write_bytes(bytes(512) + b"LABELONE" + bytes(1024))
     monkeypatch.setattr(ceph_purge.Volume.read_label.__globals__["shutil"], "which", lambda _: "/x")
     with pytest.raises(FailedError, match=rf"{disk} still holds an OSD of this cluster"):
-        ceph_purge.Purge(Module(disk)).cluster()
+        purge_of(Module(disk)).cluster()
     disk.write_bytes(bytes(2048))
-    purge = ceph_purge.Purge(Module(disk))
+    purge = purge_of(Module(disk))
     purge.cluster()
     assert purge.lines == []

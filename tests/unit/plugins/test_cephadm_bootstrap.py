@@ -37,7 +37,7 @@ class Module:
     def fail_json(self, msg):
         raise FailedError(msg)
 
-    def run_command(self, command, **_):
+    def run(self, command, **_):
         words = [word for word in command if word not in ("timeout", "900", "120")]
         self.commands.append(words)
         if words[0] == "podman":
@@ -63,14 +63,16 @@ class Module:
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
+def module(tmp_path, monkeypatch, answered_by):
     (tmp_path / "log").mkdir()
     monkeypatch.setattr(cephadm_bootstrap, "STATE", str(tmp_path))
     monkeypatch.setattr(cephadm_bootstrap, "BEGUN", str(tmp_path / "noted/begun"))
     monkeypatch.setattr(cephadm_bootstrap, "LOGS", str(tmp_path / "log/cephadm.log*"))
     shared = cephadm_bootstrap.Ceph.run.__globals__
     monkeypatch.setattr(shared["shutil"], "which", lambda name: name)
-    return Module(tmp_path)
+    module = Module(tmp_path)
+    answered_by(module.run, cephadm_bootstrap)
+    return module
 
 
 def test_it_is_made_once(module) -> None:

@@ -53,7 +53,7 @@ class Programs:
         self.said, self.error = said, error
         self.commands = []
 
-    def run_command(self, command):
+    def run(self, command, **_):
         self.commands.append(command)
         program = next(word for word in command if word in self.said)
         said = self.said[program]
@@ -62,13 +62,30 @@ class Programs:
         return int(bool(self.error)), said, self.error
 
 
-def tried(programs, **asked):
-    small = {**cluster_report.SMALL, **asked}
-    return cluster_report.Cluster(programs).job("cpu", ["lab-cpu-01"], small)
+@pytest.fixture
+def cluster(answered_by):
+    """Return what makes a Cluster of the answers of programs."""
+
+    def make(programs):
+        answered_by(programs.run, cluster_report)
+        return cluster_report.Cluster(programs)
+
+    return make
+
+
+@pytest.fixture
+def tried(cluster):
+    """Return what runs a job where programs answer so."""
+
+    def run(programs, **asked):
+        small = {**cluster_report.SMALL, **asked}
+        return cluster(programs).job("cpu", ["lab-cpu-01"], small)
+
+    return run
 
 
 @pytest.mark.parametrize("said", ["17\n", "17;lab\n", "plugin: loaded 3\n17\n"])
-def test_the_job_is_found_in_what_sbatch_prints(said):
+def test_the_job_is_found_in_what_sbatch_prints(tried, said):
     states = ["PENDING|Priority|(null)\n", "RUNNING|None|\n", "COMPLETED|None|(null)\n"]
     programs = Programs(sbatch=said, squeue=states, sacct=" COMPLETED\n")
     job = tried(programs)
@@ -77,7 +94,7 @@ def test_the_job_is_found_in_what_sbatch_prints(said):
 
 
 @pytest.mark.parametrize("said", ["", "\n", "no job here\n", "0: 17\n"])
-def test_a_job_without_a_number_has_failed(said):
+def test_a_job_without_a_number_has_failed(tried, said):
     job = tried(Programs(sbatch=said))
     assert job["code"] == 1
     assert "did not print the job's number but: " in job["output"]
@@ -95,7 +112,7 @@ def test_a_job_without_a_number_has_failed(said):
         ("CANCELLED|None|\n", "job 17 is CANCELLED, None"),
     ],
 )
-def test_what_has_failed_is_said(queue, says):
+def test_what_has_failed_is_said(tried, queue, says):
     job = tried(Programs(sbatch="17\n", squeue=queue))
     assert (job["code"], job["output"]) == (1, says)
 
@@ -111,7 +128,7 @@ def test_what_has_failed_is_said(queue, says):
         ("", True, "squeue: ", None),
     ],
 )
-def test_a_job_that_is_late_is_cancelled(queue, shared, says, limited, monkeypatch):
+def test_a_job_that_is_late_is_cancelled(tried, monkeypatch, *, queue, shared, says, limited):
     monkeypatch.setattr(cluster_report, "END_S", 0)
     programs = Programs(sbatch="17\n", squeue=queue, scancel="")
     job = tried(programs, shared=shared)
@@ -119,7 +136,7 @@ def test_a_job_that_is_late_is_cancelled(queue, shared, says, limited, monkeypat
     assert programs.commands[-1] == ["scancel", "17"]
 
 
-def test_no_socket_of_the_controller_and_no_variable_of_root_is_given_to_a_node():
+def test_no_socket_of_the_controller_and_no_variable_of_root_is_given_to_a_node(tried):
     """An srun or salloc there connects to what root of a node names, with a forged credential."""
     programs = Programs(sbatch="17\n", squeue="COMPLETED|None|\n", sacct="COMPLETED\n")
     tried(programs)
@@ -139,11 +156,11 @@ def test_no_socket_of_the_controller_and_no_variable_of_root_is_given_to_a_node(
         ({"most": 0}, []),
     ],
 )
-def test_there_are_as_many_jobs_as_limits_want(asked, nodes):
+def test_there_are_as_many_jobs_as_limits_want(cluster, asked, nodes):
     programs = Programs(sbatch="17\n", squeue="COMPLETED|None|\n", sacct=" COMPLETED\n")
     small = {**cluster_report.SMALL, "options": ["--gpus-per-node=1"]}
     programs.params["jobs"] = {"cpu": {**small, **asked}}
-    jobs = cluster_report.Cluster(programs).jobs_on("cpu", list("abcde"))
+    jobs = cluster(programs).jobs_on("cpu", list("abcde"))
     runs = [command for command in programs.commands if "sbatch" in command]
     assert [f"--nodelist={names}" in run for names, run in zip(nodes, runs, strict=True)] == [
         True for _ in nodes
@@ -159,21 +176,19 @@ def test_there_are_as_many_jobs_as_limits_want(asked, nodes):
         ("sbatch: error: Unable to contact slurm controller", None),
     ],
 )
-def test_a_job_that_a_limit_refuses_is_the_last_of_its_partition(error, limited):
+def test_a_job_that_a_limit_refuses_is_the_last_of_its_partition(cluster, error, limited):
     programs = Programs(error=error, sbatch="")
     programs.params["jobs"] = {"cpu": {**cluster_report.SMALL, "most": 1}}
-    jobs = cluster_report.Cluster(programs).jobs_on("cpu", ["a", "b"])
+    jobs = cluster(programs).jobs_on("cpu", ["a", "b"])
     assert [job.get("limited") for job in jobs] == ([True] if limited else [None, None])
 
 
-def test_a_ping_without_a_word_is_no_answer():
-    assert (
-        cluster_report.Cluster(Programs(scontrol="")).unanswered() == "scontrol ping said nothing"
-    )
+def test_a_ping_without_a_word_is_no_answer(cluster):
+    assert cluster(Programs(scontrol="")).unanswered() == "scontrol ping said nothing"
 
 
-def test_a_reason_of_several_lines_is_that_of_one_node():
+def test_a_reason_of_several_lines_is_that_of_one_node(cluster):
     programs = Programs(sinfo="lab-0|cpu|drained|ada|look\nat it\nlab-1|cpu|idle|root|none\n")
-    nodes = cluster_report.Cluster(programs).nodes([])
+    nodes = cluster(programs).nodes([])
     assert [node["name"] for node in nodes] == ["lab-0", "lab-1"]
     assert [node["reason"] for node in nodes] == ["look", "none"]

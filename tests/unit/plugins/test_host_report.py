@@ -71,7 +71,7 @@ def test_what_programs_print_that_fail_is_reported(report) -> None:
 
 def test_a_program_that_is_not_there_has_failed(report) -> None:
     (said,) = report("true", [["/nowhere/muster-guard", "check"]])["failed"]
-    assert said.startswith("/nowhere/muster-guard check: ")
+    assert said.startswith("/nowhere/muster-guard: No such file or directory; ")
 
 
 def test_updates_that_wait_are_reported(report) -> None:
