@@ -111,9 +111,11 @@ class Unit:
         return [line.split("] ", 1)[-1] for line in lines.splitlines()]
 
     def show(self) -> dict[str, str]:
-        """Return the unit's properties that matter here."""
+        """Return the unit's properties that matter here; none where systemd does not answer."""
         properties = "LoadState,ActiveState,SubState,NRestarts,UnitFileState,NeedDaemonReload"
-        out = self.systemctl("show", self.name, f"--property={properties}", check=False)
+        code, out, _ = run(["systemctl", "show", self.name, f"--property={properties}"])
+        if code != 0:
+            return {}
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
     def record_path(self, kind: str) -> str:
@@ -237,15 +239,17 @@ class Unit:
         up_since, looks, restarts = None, 0, None
         while time.monotonic() < deadline:
             state = self.show()
-            restarts = restarts or state.get("NRestarts")
-            ended = state.get("ActiveState") == "failed" or state.get("SubState") == "auto-restart"
-            if ended or state.get("NRestarts") != restarts:
-                self.fail("it ended right after its start")
-            up = state.get("ActiveState") == "active" and (port is None or self.listens(port))
-            up_since = (up_since or time.monotonic()) if up else None
-            looks = looks + 1 if up else 0
-            if up_since is not None and time.monotonic() - up_since >= 0.5 and looks >= LOOKS:
-                return
+            # Without these systemd has not answered, which says nothing of the unit.
+            if state.keys() >= {"ActiveState", "SubState", "NRestarts"}:
+                restarts = restarts or state["NRestarts"]
+                ended = state["ActiveState"] == "failed" or state["SubState"] == "auto-restart"
+                if ended or state["NRestarts"] != restarts:
+                    self.fail("it ended right after its start")
+                up = state["ActiveState"] == "active" and (port is None or self.listens(port))
+                up_since = (up_since or time.monotonic()) if up else None
+                looks = looks + 1 if up else 0
+                if up_since is not None and time.monotonic() - up_since >= 0.5 and looks >= LOOKS:
+                    return
             time.sleep(0.1)
         seconds = self.params["timeout_seconds"]
         if self.show().get("ActiveState") == "active":
