@@ -83,9 +83,10 @@ class Purge:
 
     def units(self) -> None:
         """End the daemons."""
-        # Those that are enabled and don't run are not listed unless they are loaded.
-        _, out, _ = run(["systemctl", "list-units", "--all", "--plain", "--no-legend", *UNITS])
-        names = [line.split()[0] for line in out.splitlines()]
+        # Those that are enabled and don't run are not listed unless they are loaded. No answer is no
+        # empty list: what a daemon uses that may run is not removed.
+        listed = output(["systemctl", "list-units", "--all", "--plain", "--no-legend", *UNITS])
+        names = [line.split()[0] for line in listed.splitlines()]
         self.lines += [f"{name}: end it" for name in names]
         if names and self.act:
             output(["systemctl", "disable", "--now", *names])
@@ -94,8 +95,9 @@ class Purge:
     def target(self) -> None:
         """End the daemons that cephadm runs."""
         target = f"ceph-{self.module.params['fsid']}.target"
-        _, out, _ = run(["systemctl", "is-active", target])
-        if out.strip() == "active":
+        # `is-active` has no exit code of its own for a systemd that does not answer.
+        state = output(["systemctl", "show", "--property=ActiveState", "--value", target])
+        if state.strip() == "active":
             self.lines.append(f"{target}: end it")
             if self.act:
                 output(["systemctl", "stop", target])

@@ -176,18 +176,23 @@ class Cluster:
                 return said[-1] if said else "scontrol ping said nothing"
             time.sleep(0.5)
 
+    def sinfo(self, *words: str) -> list[str]:
+        """Return the lines that sinfo prints."""
+        code, out, err = run(["sinfo", "--noheader", *words])
+        if code != 0:
+            self.module.fail_json(
+                msg=f"sinfo: {err.strip()}; is slurmctld up? journalctl -u slurmctld says why"
+            )
+        return out.splitlines()
+
     def nodes(self, avoided: Collection[str]) -> list[Node]:
         """Return node states, once all but those `avoided` have registered or the bound is over."""
         start = time.monotonic()
         while True:
-            code, out, err = run(["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}"])
-            if code != 0:
-                self.module.fail_json(
-                    msg=f"sinfo: {err.strip()}; is slurmctld up? journalctl -u slurmctld says why"
-                )
+            said = self.sinfo("--Node", f"--format={NODE_FORMAT}")
             keys = ("name", "partition", "state", "user", "reason")
             # A reason may have several lines: the first one is enough.
-            lines = (line for line in out.splitlines() if line.count("|") >= len(keys) - 1)
+            lines = (line for line in said if line.count("|") >= len(keys) - 1)
             nodes = [dict(zip(keys, line.split("|", 4), strict=True)) for line in lines]
             if time.monotonic() - start >= max(
                 (self.patience(node) for node in nodes if node["name"] not in avoided), default=0
@@ -303,10 +308,7 @@ class Cluster:
         up = {
             partition
             for partition, state in (
-                line.split("|")
-                for line in run(["sinfo", "--noheader", "--summarize", "--format=%R|%a"])[
-                    1
-                ].splitlines()
+                line.split("|") for line in self.sinfo("--summarize", "--format=%R|%a")
             )
             if state == "up"
         }

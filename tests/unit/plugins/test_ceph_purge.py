@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 FILE = Path(__file__).parents[3] / "ansible/plugins/modules/ceph_purge.py"
 SPEC = importlib.util.spec_from_file_location("ceph_purge", FILE)
@@ -25,10 +26,10 @@ class Module:
 
     check_mode = False
 
-    def __init__(self, *devices, active=False):
+    def __init__(self, *devices, active=False, systemd=True):
         devices = [str(path) for path in devices]
         self.params = {"fsid": FSID, "devices": devices, "image": IMAGE}
-        self.active = active
+        self.active, self.systemd = active, systemd
         self.commands = []
 
     def fail_json(self, msg):
@@ -40,8 +41,10 @@ class Module:
             tags = f"ceph.cluster_fsid={FSID},ceph.osd_id=5,ceph.type=block"
             rows = [{"lv_tags": tags, "devices": f"{self.params['devices'][0]}(0)"}]
             return 0, json.dumps({"report": [{"lv": rows}]}), ""
-        if command[:2] == ["systemctl", "is-active"]:
-            return (0, "active\n", "") if self.active else (3, "inactive\n", "")
+        if command[0] == "systemctl" and not self.systemd:
+            return 1, "", "Failed to connect to bus\n"
+        if command[:2] == ["systemctl", "show"]:
+            return 0, "active\n" if self.active else "inactive\n", ""
         return 0, "", ""
 
 
@@ -69,7 +72,14 @@ def test_what_does_not_run_is_not_ended(purge_of) -> None:
     purge = purge_of(module)
     purge.target()
     assert purge.lines == []
-    assert [command[1] for command in module.commands] == ["is-active"]
+    assert [command[1] for command in module.commands] == ["show"]
+
+
+@pytest.mark.parametrize("step", ["units", "target"])
+def test_nothing_is_removed_where_systemd_does_not_say_what_runs(purge_of, step) -> None:
+    purge = purge_of(Module(systemd=False))
+    with pytest.raises(RefusedError, match=r"`systemctl .* ended with 1; .*: Failed to connect"):
+        getattr(purge, step)()
 
 
 def test_an_osd_that_cephadm_left_is_told_in_each_run(purge_of, tmp_path, monkeypatch) -> None:

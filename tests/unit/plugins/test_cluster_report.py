@@ -53,6 +53,9 @@ class Programs:
         self.said, self.error = said, error
         self.commands = []
 
+    def fail_json(self, msg):
+        raise SystemExit(msg)
+
     def run(self, command, **_):
         self.commands.append(command)
         program = next(word for word in command if word in self.said)
@@ -181,6 +184,12 @@ def test_a_job_that_a_limit_refuses_is_the_last_of_its_partition(cluster, error,
     programs.params["jobs"] = {"cpu": {**cluster_report.SMALL, "most": 1}}
     jobs = cluster(programs).jobs_on("cpu", ["a", "b"])
     assert [job.get("limited") for job in jobs] == ([True] if limited else [None, None])
+
+
+def test_partitions_that_are_not_told_are_no_reason_to_run_no_job(cluster):
+    node = {"name": "a", "partition": "cpu", "state": "idle"}
+    with pytest.raises(SystemExit, match=r"sinfo: Unable to contact; is slurmctld up"):
+        cluster(Programs(sinfo="", error="Unable to contact")).jobs([node], [])
 
 
 def test_a_ping_without_a_word_is_no_answer(cluster):
