@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 import yamlkit
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 from role_files import OF_A_CLUSTER, tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -298,3 +300,33 @@ def test_a_line_ends_with_more_than_a_backslash_and_an_n() -> None:
         if re.search(r"\\[nt]", found)
     ]
     assert literal == []
+
+
+@pytest.mark.parametrize(
+    ("file", "register", "good"),
+    [
+        # Where nothing matches, the exit code is 1.
+        (
+            "nvidia_driver/tasks/install.yml",
+            "__nvidia_driver_installed",
+            [{"rc": 0, "stdout": "installed nvidia-kernel-dkms"}, {"rc": 1, "stdout": ""}],
+        ),
+        ("cephadm/tasks/access.yml", "__cephadm_key", [{"rc": 0, "stdout": "ssh-ed25519 A"}]),
+        ("nfs_server/tasks/configure.yml", "__nfs_server_cores", [{"rc": 0, "stdout": "8"}]),
+    ],
+)
+def test_an_answer_that_ansible_has_lost_is_not_believed(
+    file: str, register: str, good: list[dict[str, Any]]
+) -> None:
+    """Its module `command` may give exit code 0 without the output: ansible issue 51393."""
+    loader = DataLoader()
+    tasks = loader.load_from_file(str(ROOT / "roles" / file), trusted_as_template=True)
+    (task,) = (task for task in tasks_in(tasks) if task.get("register") == register)
+
+    def fails(answer: dict[str, Any]) -> bool:
+        variables = {register: answer, "ansible_check_mode": False}
+        return Templar(loader=loader, variables=variables).evaluate_conditional(task["failed_when"])
+
+    assert fails({"rc": 0, "stdout": ""})
+    assert fails({"rc": 2, "stdout": ""})
+    assert not any(fails(answer) for answer in good)
