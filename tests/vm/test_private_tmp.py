@@ -129,9 +129,9 @@ def test_it_is_turned_on_under_jobs_and_none_is_lost(three: Site) -> None:
     assert "JobState=COMPLETED" in three.server.check(f"scontrol show job {job}")
     submitted = lines(three.server, "/run/submitted")
     assert len(submitted) > 5
-    # The last line: srun says above it when it waited for slurmctld.
-    ends = {number: lines(other, f"/home/bob/ran-{number}")[-1:] for number in submitted}
-    assert ends == {number: ["node2"] for number in submitted}
+    # srun says beside it when it waited for slurmctld, slurmstepd for the kernel.
+    ran = {number: lines(other, f"/home/bob/ran-{number}") for number in submitted}
+    assert [said for said in ran.values() if said.count("node2") != 1] == []
     # Jobs that come now have it, and the link that led the job to the node's is gone.
     assert run(three, "bob", "--nodelist=node1", "ls -A /tmp /dev/shm") == (
         "0: /dev/shm:\n0: \n0: /tmp:"
