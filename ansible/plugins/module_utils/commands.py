@@ -29,7 +29,8 @@ def run(
 
     It has the module's environment with that of `environ`. On stdin it gets `data` with an end of
     line, which must be short enough for a pipe, or nothing. Nothing of `argv` is expanded. What it
-    leaves running in the background is not waited for, even if that could still print.
+    leaves running in the background is not waited for, even if that could still print. Bytes that
+    are no UTF-8 come as \\xNN: Ansible takes no others from a module.
     """
     try:
         process = subprocess.Popen(
@@ -41,6 +42,8 @@ def run(
         )
     except OSError as error:
         return NO_PROGRAM, "", f"{argv[0]}: {error.strerror}"
+    except ValueError as error:  # a null byte
+        return NO_PROGRAM, "", f"{argv[0]}: {error}"
     out, err = bytearray(), bytearray()
     with process, selectors.DefaultSelector() as pipes:
         if process.stdin is not None:
@@ -62,8 +65,8 @@ def run(
                 break
     return (
         process.returncode,
-        out.decode(errors="surrogateescape"),
-        err.decode(errors="surrogateescape"),
+        out.decode(errors="backslashreplace"),
+        err.decode(errors="backslashreplace"),
     )
 
 

@@ -81,7 +81,7 @@ def failed(commands: list[list[str]]) -> list[str]:
     texts = []
     for command in commands:
         code, out, err = run(command)
-        if code == NO_PROGRAM:
+        if code == NO_PROGRAM and not out:
             texts.append(f"{err}; run site.yml, which installs it")
         elif code != 0:
             texts.append(out.strip() or err.strip() or f"{' '.join(command)} ended with {code}")

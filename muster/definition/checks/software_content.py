@@ -38,7 +38,7 @@ _ENTRY = re.compile(r"/?(?:[A-Za-z0-9._+-]+(?:/[A-Za-z0-9._+-]+)*/?)?")
 _WORD = re.compile(r"(?<!\$)\{([A-Za-z][A-Za-z0-9_]*)\}")
 _BEHIND_DOLLAR = re.compile(r"\$\{([^{}]+)\}")
 _GIT = re.compile(
-    r"(?:git\+|git@|git:|ssh:).*|.*\.git/?(?:[#@].*)?|https://git(?:hub|lab)\.com/[^/]+/[^/]+/?"
+    r"(?:git\+|git@|git:|ssh:).*|.*\.git/?(?:[#@][^/]*)?|https://git(?:hub|lab)\.com/[^/]+/[^/]+/?"
 )
 _NOT_ROOT = frozenset({"root", "prefix", "folder", "dir", "destdir", "installdir", "dest"})
 """What people write for `{root}`, in small letters. Another word in braces may be awk's."""

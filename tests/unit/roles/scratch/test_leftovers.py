@@ -277,7 +277,7 @@ def test_what_a_person_s_programs_mounted_is_unmounted_before_all_else(
 
 @pytest.fixture
 def left(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Things of whoever runs the tests in a folder for all, and no other job of theirs."""
+    """Things of the user of the tests in a folder for all, and no other job of theirs."""
     for number in range(50):
         (shared / f"folder{number}/deep").mkdir(parents=True)
     (shared / os.fsdecode(b"-f \xff\r\n")).touch()
@@ -295,6 +295,25 @@ def test_all_that_a_person_left_goes_and_nothing_beyond(
     assert list(left.iterdir()) == []
     assert PROGRAM.exists()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("below", ["", "/deep"])
+def test_what_has_a_mount_stays_where_it_is(
+    left: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    below: str,
+) -> None:
+    """An administrator's, as of a home: rm would empty it."""
+    folder, table = left / "folder1", tmp_path / "mountinfo"
+    (folder / "deep/thesis").touch()
+    table.write_text(f"{TABLE}74 29 8:1 /home/ada {folder}{below} rw - ext4 /dev/sda1 rw\n")
+    monkeypatch.setattr(leftovers, "MOUNTINFO", str(table))
+    leftovers.clean(os.getuid(), "7", "n1")
+    assert list(left.rglob("*")) == [folder, folder / "deep", folder / "deep/thesis"]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == f"{folder} of {os.getuid()} and 0 more stay: something is mounted there"
 
 
 # Nobody waits for it any more, as is meant.

@@ -46,7 +46,7 @@ FIRST_SUBORDINATE = 524288
 MOUNTINFO = "/proc/self/mountinfo"
 UNMOUNT = ["/usr/local/lib/muster/scratch.py", "unmount"]
 REMOVE = ["/usr/bin/xargs", "--null", "/usr/bin/rm", "-rf", "--one-file-system", "--"]
-"""rm follows no link and enters no other file system."""
+"""rm follows no link, and below what it is given it enters no other file system."""
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 (not to write there)
 SYSV = {"shm": "--shmem-id", "sem": "--semaphore-id", "msg": "--queue-id"}
 """Kind in /proc/sysvipc, and ipcrm's option for it."""
@@ -215,15 +215,21 @@ def leftovers(uid: int) -> Iterator[Leftover]:
 def mounts(uid: int) -> Iterator[str]:
     """Yield what programs of a person have mounted (FUSE) in the folders for all."""
     below = tuple(f"{folder}/" for folder in FOLDERS)
+    for path, kind, options in _mounted():
+        is_theirs = kind.startswith("fuse") and f"user_id={uid}" in options.split(",")
+        if is_theirs and path.startswith(below):
+            yield path
+
+
+def _mounted() -> Iterator[tuple[str, str, str]]:
+    """Yield all mount points, each with its type and the options of its file system."""
     for line in filter(None, _read(MOUNTINFO).split("\n")):
         before, _, after = line.partition(" - ")
         # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal, and nothing else
         # that Python would take for the end of a word or a line.
         path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split(" ")[4])
         kind, _, options = after.split(" ")[:3]
-        is_theirs = kind.startswith("fuse") and f"user_id={uid}" in options.split(",")
-        if is_theirs and path.startswith(below):
-            yield path
+        yield path, kind, options
 
 
 def other_jobs(uid: int, job: str, node: str) -> list[str] | None:
@@ -296,8 +302,15 @@ def _run_each(things: list[tuple[str, list[str]]], uid: int, end: float) -> None
 
 
 def _remove(paths: list[str], uid: int, end: float) -> None:
-    """Remove files and folders; what takes longer goes on, where no new job looks for its own."""
-    hidden = [_hide(path) for path in paths]
+    """Remove files and folders; what takes longer goes on, where no new job looks for its own.
+
+    Not where something is mounted, by root: rm would empty it, and its path must not change.
+    """
+    places = [place for place, *_ in _mounted()]
+    kept = [path for path in paths if any(f"{place}/".startswith(f"{path}/") for place in places)]
+    if kept:
+        say(f"{kept[0]} of {uid} and {len(kept) - 1} more stay: something is mounted there")
+    hidden = [_hide(path) for path in paths if path not in kept]
     with open(os.memfd_create("leftovers"), "w+b") as names:
         names.write(b"\0".join(map(os.fsencode, hidden)))
         names.seek(0)
@@ -325,7 +338,7 @@ def _hide(path: str) -> str:
     try:
         os.rename(path, hidden)
     except OSError:
-        # It has gone, a mount is there, or it is a message queue, which keeps its name.
+        # It has gone, or it is a message queue, which keeps its name.
         return path
     return hidden
 
