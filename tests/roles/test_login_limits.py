@@ -52,3 +52,9 @@ def test_what_a_person_starts_is_in_their_slice(host):
 def test_what_starts_programs_without_a_session_has_limits_too(host, service):
     written = host.file(f"/etc/systemd/system/{service}.service.d/50-muster.conf").content_string
     assert {"TasksMax=2000", "MemoryMax=30%"} <= set(written.splitlines())
+
+
+@pytest.mark.parametrize("service", ["cron", "atd"])
+def test_a_program_that_takes_too_much_memory_does_not_end_the_service(host, service):
+    written = host.file(f"/etc/systemd/system/{service}.service.d/50-muster.conf").content_string
+    assert "OOMPolicy=continue" in written.splitlines()

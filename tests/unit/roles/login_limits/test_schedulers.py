@@ -15,6 +15,8 @@ def test_a_service_that_starts_programs_of_people_has_limits(service: str) -> No
     path = f"etc/systemd/system/{service}.service.d/50-muster.conf"
     text = (ROLE / "templates" / f"{path}.j2").read_text(encoding="utf-8")
     assert set(text.splitlines()) >= LIMITS
+    # systemd's default is to stop a service of which a program was ended.
+    assert "OOMPolicy=continue" in text.splitlines()
     tasks = yamlkit.load((ROLE / "tasks/configure.yml").read_text(encoding="utf-8"))
     files = tasks[0]["muster.slurm.managed_files"]["files"]
     assert {"dest": f"/{path}", "template": f"{path}.j2"} in files
