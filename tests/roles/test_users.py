@@ -31,6 +31,13 @@ done
 rm -f /run/crond.reboot
 systemctl restart cron atd
 """
+# From one address, while the command that follows runs.
+HOLD_CONNECTIONS = """
+import socket, subprocess, sys
+there = ("127.0.0.1", 22)
+held = [socket.create_connection(there, 30, ("127.0.1.20", 0)) for _ in range(150)]
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
 WITH_AGENT = "ssh-agent sh -c 'ssh-add -q /root/{key}; exec " + SSH + " -A {login}@127.0.0.1 {run}'"
 
 
@@ -104,6 +111,11 @@ def test_administrators_come_from_their_networks_alone(host):
         assert host.run(f"{SSH} -b 127.0.2.1 {login}@127.0.0.1 true").rc == code, login
     for login in ("fay", "root"):
         assert host.run(f"{SSH} {login}@127.0.0.1 true").rc == 0, login
+
+
+def test_who_holds_connections_and_says_nothing_keeps_nobody_out(host):
+    login = host.run(f"python3 -c '{HOLD_CONNECTIONS}' {SSH} ada@127.0.0.1 true")
+    assert login.rc == 0, login.stderr
 
 
 def test_a_key_that_the_definition_no_longer_names_opens_nothing(host):

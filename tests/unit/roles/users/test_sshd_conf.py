@@ -1,5 +1,6 @@
 """Whom sshd refuses, by the role's variables."""
 
+import configparser
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,16 @@ def test_without_networks_they_come_from_everywhere_but_nodes() -> None:
 
 def test_networks_say_nothing_where_there_are_no_administrators() -> None:
     assert set(matches(users_admin_networks=OWN)) == {"", "User root"}
+
+
+def test_no_address_alone_takes_all_connections() -> None:
+    options = dict(line.split(" ", 1) for line in matches()[""])
+    bound = int(options["PerSourceMaxStartups"])
+    # From the first number on sshd refuses some at random, at the last one all.
+    some, _, all_of_them = map(int, options["MaxStartups"].split(":"))
+    assert 3 * bound < some
+    assert 10 * bound <= all_of_them
+    # Through a jump host the connections to all hosts come to it from one address.
+    forks = configparser.ConfigParser(interpolation=None)
+    forks.read(ROLE.parents[1] / "ansible.cfg")
+    assert bound > forks.getint("defaults", "forks")
