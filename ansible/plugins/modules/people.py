@@ -457,8 +457,9 @@ def warnings(people: list[Person], host: HostState, shells: Iterable[str]) -> li
 
     """
     said = [
-        f"{person.name} still has processes here: the account is expired, so nobody logs in with "
-        "it; a run after they have ended removes it"
+        f"{person.name} still has processes here, with the groups that they started with. Nobody "
+        "logs in with the account, which is expired. Wait until they have ended, or end them "
+        f"(pkill -KILL -U {person.name}), and run again, which removes it"
         for person in people
         if person.name in host.busy
     ]

@@ -224,7 +224,9 @@ def test_a_person_with_processes_is_barred_and_removed_later() -> None:
     assert commands(GONE, busy) == [["usermod", "--expiredate", "1", "--groups", "", "ada"]]
     barred = replace(with_ada(busy, expires="1"), members={})
     assert commands(GONE, barred) == []
-    assert people.warnings([GONE], barred, set())[0].startswith("ada still has processes here")
+    (said,) = people.warnings([GONE], barred, set())
+    assert said.startswith("ada still has processes here, with the groups that they started with")
+    assert "pkill -KILL -U ada" in said
     assert commands(GONE, replace(barred, busy=frozenset())) == [["userdel", "ada"]]
 
 
