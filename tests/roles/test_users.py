@@ -213,6 +213,20 @@ def test_cron_and_at_refuse_erin_at_once(host):
     assert host.run("runuser -u dan -- sh -c 'cd /; echo | crontab -'").rc == 0
 
 
+def test_nothing_runs_for_who_is_no_longer_in_the_definition(host):
+    """It holds after the second run too, when the key that Muster had for gus is gone."""
+    assert host.user("gus").exists
+    refused = host.run("runuser -u gus -- sh -c 'cd /; echo | crontab -'")
+    assert refused.rc != 0
+    assert "not allowed" in refused.stderr
+    names = host.file("/etc/security/muster-no-login").content_string.split()
+    # Carol's account goes when her program has ended.
+    assert names == ["erin", "carol", "gus"]
+    login = host.run(f"{SSH} gus@127.0.0.1 true")
+    assert login.rc == 255
+    assert "Permission denied" in login.stderr
+
+
 def test_what_erin_left_to_cron_and_at_does_not_run(host):
     try:
         host.check_output("sh -c %s", LEFT_TO_CRON_AND_AT)

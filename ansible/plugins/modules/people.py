@@ -43,6 +43,8 @@ description:
     unit of systemd or C(muster-file-systems); in check mode it warns.
   - When a person is removed, the home and the number stay. While processes of this person run, the
     account is expired (it can't log in) and taken out of the groups; a later run removes it.
+  - An account of somebody who is no longer listed stays, and the module warns of it. It knows these accounts by their
+    keys and by C(/etc/security/muster-no-login), which the role users writes with what RV(barred) says.
 options:
   groups:
     description: Groups, C(name) and C(gid) each.
@@ -136,8 +138,24 @@ EXAMPLES = r"""
       - {name: bob, uid: 20002, state: absent}
 """
 
+RETURN = r"""
+barred:
+  description:
+    - Logins whose accounts stay here though they are no longer people of the cluster. Nothing but jobs may run for them.
+    - They are not listed any more, or are to be removed and have processes.
+  type: list
+  elements: str
+  returned: always
+"""
+
 # File systems whose files other hosts can change.
 OF_SERVERS = ("nfs", "ceph", "fuse.", "cifs", "smb3", "lustre", "gpfs", "beegfs", "glusterfs", "9p")
+
+# People who may not log in, as the role users wrote it last.
+NO_LOGIN = "/etc/security/muster-no-login"
+
+# Lower numbers are the system's (Debian policy 9.2.2).
+FIRST_PERSON = 1000
 
 # Day of an account's expiry, counted from 1970-01-01, that prevents every login.
 EXPIRED = "1"
@@ -187,7 +205,7 @@ class HostState:
     """What the host has: accounts, gids and members of groups by name, uids of homes by path.
 
     `keys` are the texts of the files with keys by login, `busy` the people to be removed who have
-    processes.
+    processes, `listed` those who may not log in by the last run.
     """
 
     accounts: dict[str, Account]
@@ -196,6 +214,7 @@ class HostState:
     home_owners: dict[str, int | None]
     keys: dict[str, str] = dataclasses.field(default_factory=dict)
     busy: frozenset[str] = frozenset()
+    listed: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -447,13 +466,33 @@ def _absent(person: Person, account: Account, host: HostState, owned: frozenset[
     return [Step(what, before, after, command)]
 
 
-def warnings(people: list[Person], host: HostState, shells: Iterable[str]) -> list[str]:
+def left(people: list[Person], host: HostState, others: Iterable[str]) -> list[str]:
+    """Return the logins of people who are no longer listed and whose accounts are still here.
+
+    Args:
+        people: Wanted people.
+        host: What the host has.
+        others: Logins that the role is told something else of, such as the host's own administrators.
+
+    """
+    known = {*host.keys, *host.listed}.difference((person.name for person in people), others)
+    return sorted(
+        name
+        for name in known & set(host.accounts)
+        if host.accounts[name].local and host.accounts[name].uid >= FIRST_PERSON
+    )
+
+
+def warnings(
+    people: list[Person], host: HostState, shells: Iterable[str], remaining: list[str]
+) -> list[str]:
     """Return a sentence for each thing that works, but not as somebody may expect.
 
     Args:
         people: Wanted people.
         host: What the host has.
         shells: Shells of present people that this host lacks.
+        remaining: Logins of people who are no longer listed.
 
     """
     said = [
@@ -463,6 +502,13 @@ def warnings(people: list[Person], host: HostState, shells: Iterable[str]) -> li
         for person in people
         if person.name in host.busy
     ]
+    if remaining:
+        logins = ", ".join(f"{name} (uid {host.accounts[name].uid})" for name in remaining)
+        said.append(
+            f"the definition no longer names {logins}, whose accounts stay here; nothing but jobs "
+            "runs for them. To remove an account, write its entry in users.people again, with this "
+            "uid and `state: absent`"
+        )
     return said + [
         f"the shell {shell} is not installed here: people who have it can't log in on this host; "
         "install it or give them another one"
@@ -563,7 +609,17 @@ def read_host(people: list[Person], keys_dir: str, homes: Iterable[str]) -> Host
         {path: owner_of(path) for path in homes},
         keys_in(keys_dir),
         frozenset(person.name for person in leaving if person.uid in busy),
+        frozenset(_lines(NO_LOGIN)),
     )
+
+
+def _lines(path: str) -> list[str]:
+    """Return the lines of a file; none if it does not exist."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            return stream.read().split()
+    except FileNotFoundError:
+        return []
 
 
 def _unlisted(people: list[Person]) -> Iterator[pwd.struct_passwd]:
@@ -770,9 +826,11 @@ def main() -> None:
     if create_homes:
         refuse_unavailable(module, [params["home_root"]])
     host = read_host(people, keys_dir, homes)
+    others = [*params["home_keys"], *params["admin_logins"], *params["no_login"]]
+    remaining = left(people, host, others)
     login = logged_in_as(os.environ)
     problems = conflicts(groups, people, host, homes)
-    problems += locked_out(params["no_login"], login)
+    problems += locked_out([*params["no_login"], *remaining], login)
     problems += without_keys(people, host, params["home_keys"], login)
     if params["home_shared"] or is_of_server(params["home_root"], read_table()):
         problems += in_shared_homes(params["home_keys"], host, params["home_root"])
@@ -785,7 +843,7 @@ def main() -> None:
     missing_shells = {
         shell for shell in shells if not silent(shell) and not os.access(shell, os.X_OK)
     }
-    for sentence in warnings(people, host, missing_shells):
+    for sentence in warnings(people, host, missing_shells, remaining):
         module.warn(f"{os.uname().nodename}: {sentence}")
     steps = plan(groups, people, host, homes)
     if not module.check_mode:
@@ -793,6 +851,7 @@ def main() -> None:
             apply(module, step, keys_dir)
     module.exit_json(
         changed=bool(steps),
+        barred=sorted([*remaining, *host.busy]),
         diff=[
             {
                 "before_header": step.what,

@@ -224,10 +224,38 @@ def test_a_person_with_processes_is_barred_and_removed_later() -> None:
     assert commands(GONE, busy) == [["usermod", "--expiredate", "1", "--groups", "", "ada"]]
     barred = replace(with_ada(busy, expires="1"), members={})
     assert commands(GONE, barred) == []
-    (said,) = people.warnings([GONE], barred, set())
+    (said,) = people.warnings([GONE], barred, set(), [])
     assert said.startswith("ada still has processes here, with the groups that they started with")
     assert "pkill -KILL -U ada" in said
     assert commands(GONE, replace(barred, busy=frozenset())) == [["userdel", "ada"]]
+
+
+def test_an_account_that_the_definition_no_longer_names_is_known_after_its_keys_are_gone() -> None:
+    bob = people.Account(20002, 20002, "/home/bob", "/bin/bash")
+    accounts = {**SETTLED.accounts, "bob": bob, "ops": replace(bob, uid=998)}
+    host = replace(SETTLED, accounts=accounts)
+    keyed = replace(host, keys=dict.fromkeys(["ada", "bob", "ops", "root", "gone"], "ssh-rsa A\n"))
+    listed = replace(host, listed=frozenset({"ada", "bob", "gone"}))
+    for before in (keyed, listed):
+        assert people.left([ADA], before, ["root"]) == ["bob"]
+        # Of the host's own administrators, or of the directory.
+        assert people.left([ADA], before, ["root", "bob"]) == []
+        elsewhere = {**accounts, "bob": replace(bob, local=False)}
+        assert people.left([ADA], replace(before, accounts=elsewhere), []) == []
+        assert people.left([ADA, replace(GONE, name="bob")], before, []) == []
+    # Other accounts of the host are nobody's business.
+    assert people.left([ADA], host, []) == []
+    (said,) = people.warnings([ADA], listed, set(), ["bob"])
+    assert "no longer names bob (uid 20002)" in said
+    assert "state: absent" in said
+
+
+def test_who_could_not_log_in_last_time_is_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(people, "NO_LOGIN", str(tmp_path / "no-login"))
+    monkeypatch.setattr(people, "colon_file", lambda _: {})
+    assert people.read_host([], "/nonexistent", []).listed == frozenset()
+    (tmp_path / "no-login").write_text("ada\nbob\n")
+    assert people.read_host([], "/nonexistent", []).listed == {"ada", "bob"}
 
 
 def test_a_person_who_comes_back_may_log_in_again() -> None:
@@ -304,7 +332,7 @@ def test_all_conflicts_are_said_at_once() -> None:
 
 
 def test_a_missing_shell_is_said() -> None:
-    assert people.warnings([ADA], SETTLED, {"/bin/zsh"})[0].startswith(
+    assert people.warnings([ADA], SETTLED, {"/bin/zsh"}, [])[0].startswith(
         "the shell /bin/zsh is not installed here"
     )
 

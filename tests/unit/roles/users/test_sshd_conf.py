@@ -11,6 +11,7 @@ ROLE = Path(__file__).parents[4] / "roles/users"
 VARIABLES: dict[str, Any] = {
     **yaml.safe_load((ROLE / "defaults/main.yml").read_text()),
     "ansible_managed": "Written by a test",
+    "__users_barred": [],
 }
 OWN = ["192.0.2.0/24", "2001:db8::7"]
 
@@ -40,7 +41,7 @@ def test_administrators_come_from_their_networks_and_from_no_node() -> None:
         users_admin_logins=["root", "ada"],
         users_refused_from=["192.0.2.21"],
         users_admin_networks=OWN,
-        users_no_login=["bob"],
+        __users_barred=["bob"],
     )
     # A list of DenyUsers below Match takes the place of the one above.
     refused = ["DenyUsers bob root ada"]
