@@ -286,6 +286,20 @@ def strings_in(value: Any) -> Iterator[str]:
             yield from strings_in(part)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(path, id=str(path.relative_to(ROOT)))
+        for path in sorted((ROOT / "roles").rglob("*"))
+        if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/python3")
+    ],
+)
+def test_a_program_imports_nothing_from_where_it_is_typed(program: Path) -> None:
+    """An empty word in PYTHONPATH, as `export PYTHONPATH=$PYTHONPATH:/opt` makes it, is there."""
+    first_line = program.read_text(encoding="utf-8").partition("\n")[0]
+    assert first_line in ("#!/usr/bin/python3 -I", "#!/usr/bin/python3 -IS")
+
+
 def test_a_line_ends_with_more_than_a_backslash_and_an_n() -> None:
     """YAML makes a line end of them in double quotes alone, and Jinja in Ansible nowhere."""
     files = [*(ROOT / "ansible").rglob("*.yml"), *(ROOT / "roles").rglob("*.yml")]

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -I
 # SPDX-License-Identifier: Apache-2.0
 """Which packages are kept from unattended upgrades and have a newer version. Changes no package.
 

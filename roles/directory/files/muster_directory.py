@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -I
 # SPDX-License-Identifier: Apache-2.0
 """Ask the directory, and make homes for its people. Installed by Muster's role `directory`.
 
@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 from new_home import is_mounted, make_home
 from project_quota import FileSystem, Folder, limit

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -I
 # SPDX-License-Identifier: Apache-2.0
 """Mount the disk on which a node keeps what it read of shared folders: /var/cache/fscache.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -I
 # SPDX-License-Identifier: Apache-2.0
 """MailProg of SLURM: mail about a job, with what the job used. Installed by Muster's role `mail`.
 

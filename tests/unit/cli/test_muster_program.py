@@ -1,9 +1,12 @@
 """The program `muster` itself: its version, and what the help of each command says."""
 
+import os
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import jinja2
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -14,6 +17,7 @@ from muster.cli.exit_codes import EXIT_CODES
 from muster.cli.main import COMMANDS, app
 
 ROOT = Path(__file__).parents[3]
+WRAPPER = ROOT / "roles/autoscaler/templates/usr/local/bin/muster.j2"
 
 
 def shown(*words: str) -> str:
@@ -46,6 +50,28 @@ def test_a_checkout_says_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert said.startswith(f"muster {muster.__version__} (")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert version.version() == f"muster {muster.__version__}"
+
+
+def test_nothing_in_the_folder_in_which_it_is_typed_on_a_controller_is_run(tmp_path: Path) -> None:
+    (tmp_path / "muster").mkdir()
+    for name in ("muster/__init__.py", "muster/__main__.py", "typer.py", "json.py"):
+        (tmp_path / name).write_text("print('planted')\nraise SystemExit(9)\n")
+    environment = jinja2.Environment(autoescape=False)  # noqa: S701 (no HTML)
+    environment.filters["comment"] = lambda text: f"# {text}"
+    script = environment.from_string(WRAPPER.read_text()).render(ansible_managed="managed")
+    script = script.replace("/opt/muster/venv/bin/python", sys.executable)
+    script = script.replace("/opt/muster/current", str(ROOT))
+    done = subprocess.run(
+        ["sh", "-c", script, "muster", "why", "--unknown"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: muster why " in done.stderr
 
 
 @pytest.mark.parametrize("command", EXIT_CODES)

@@ -14,8 +14,8 @@ PROGRAM = LIBRARY / "install-locked"
 ROLE = Path(__file__).parents[4] / "roles/models"
 
 PYTHON = """#!/bin/sh
-if [ "$1 $2" = "-m venv" ]; then
-    mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
+if [ "$1 $2 $3" = "-I -m venv" ]; then
+    mkdir -p "$4/bin" && cp "$0" "$4/bin/python"
 else
     echo "$*" >>{calls}
     exit {code}
@@ -85,6 +85,7 @@ def test_the_former_ones_go_when_the_new_one_is_there(install, tmp_path: Path) -
         assert (top / "current").readlink() == top / name
         assert (top / "current/bin/python").is_file()
     calls = (tmp_path / "calls").read_text()
+    assert calls.startswith("-I -m pip install ")
     assert " --find-links /opt/a b --require-hashes --requirement lock.txt\n" in calls
 
 
