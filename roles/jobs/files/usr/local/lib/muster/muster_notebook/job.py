@@ -15,7 +15,7 @@ from muster_jobs import waiting
 from muster_jobs.records import NotKnownError, Run, clean
 
 from muster_notebook.errors import NotebookError
-from muster_notebook.server import READY_SECONDS
+from muster_notebook.server import LONGEST_SOCKET, READY_SECONDS
 
 SERVER = "/usr/local/lib/muster/notebook-server"
 SCRIPT = f"#!/bin/sh\nexec {SERVER} start\n"
@@ -25,6 +25,8 @@ _SUBMIT_SECONDS = 120
 """sbatch tries again for a minute where slurmctld has no room for more jobs (MaxJobCount)."""
 _STEP_SECONDS = READY_SECONDS + 60
 POLL_SECONDS = 3
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 _LAST_LINES = 3
 _LAST_BYTES = 4096
 
@@ -130,7 +132,7 @@ def ask(job: str, run: Run) -> Place:
     if done.returncode == 0:
         try:
             found = json.loads(done.stdout)
-            return Place(str(found["node"]), str(found["socket"]), str(found["token"]))
+            return _checked(Place(str(found["node"]), str(found["socket"]), str(found["token"])))
         except (ValueError, KeyError, TypeError) as error:
             raise NotebookError(
                 f"job {job} gives no answer that can be read: end it by scancel {job}, and tell an "
@@ -138,8 +140,23 @@ def ask(job: str, run: Run) -> Place:
             ) from error
     own = re.search(r"notebook: (.*)", said)
     if own:
-        raise NotebookError(own[1])
+        raise NotebookError(clean(own[1], 400))
     raise NotebookError(f"job {job} is not reached ({clean(said) or done.returncode})")
+
+
+def _checked(place: Place) -> Place:
+    """Return a place that can be pasted on the own machine; raise ValueError of any other.
+
+    Who is root of the node says what it likes. ssh itself has variables of the own machine in
+    the place of `$` and `%`, and ends the name of a socket at a colon.
+    """
+    path = place.socket
+    is_socket = path.startswith("/") and path.isprintable() and not set("$%:") & set(path)
+    if not is_socket or len(path.encode()) > LONGEST_SOCKET:
+        raise ValueError("the name of the socket")
+    if not _NODE.fullmatch(place.node) or not _TOKEN.fullmatch(place.token):
+        raise ValueError("the node or the token")
+    return place
 
 
 def has_ended(job: str, run: Run) -> bool:

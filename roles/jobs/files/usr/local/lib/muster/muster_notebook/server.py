@@ -34,7 +34,7 @@ READY_SECONDS = 300
 """JupyterLab reads thousands of files at its start, which takes a minute from a busy server."""
 _START_SECONDS = 60
 """After which a job that has not made its folder is no notebook."""
-_LONGEST_SOCKET = 107
+LONGEST_SOCKET = 107
 """Bytes in the name of a UNIX socket (unix(7): sun_path, less the null byte)."""
 _LONGEST_NAME_OF_A_KERNEL = len("/kernel-") + 36 + len("-ipc-5")
 """What JupyterLab adds to the folder for a kernel's sockets."""
@@ -83,7 +83,7 @@ def start(environment: Mapping[str, str]) -> NoReturn:
         raise NotebookError(NOT_LOADED)
     private = folder(environment)
     longest = os.fsencode(private)
-    if len(longest) + _LONGEST_NAME_OF_A_KERNEL > _LONGEST_SOCKET:
+    if len(longest) + _LONGEST_NAME_OF_A_KERNEL > LONGEST_SOCKET:
         raise NotebookError(
             f"{private} is too long for the name of a socket: ask an administrator for a shorter "
             "folder of scratch"
