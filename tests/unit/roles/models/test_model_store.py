@@ -397,6 +397,95 @@ def test_verify_goes_on_after_a_file_that_the_disk_can_t_read(
     assert "vocab.txt differs: " in said
 
 
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "a FIFO": os.mkfifo,
+    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to a file": lambda path: path.symlink_to("/etc/passwd"),
+    "a folder": Path.mkdir,
+}
+"""What somebody may have put in the place of a file of the store, before root reads it."""
+
+
+@pytest.fixture
+def opens_files_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if anything but a file or a folder is opened: of a watchdog that alone is too much."""
+    real = os.open
+
+    def opened(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        handle = real(path, flags, *rest, **more)
+        kind = os.fstat(handle).st_mode
+        assert flags & os.O_PATH or stat.S_ISREG(kind) or stat.S_ISDIR(kind), path
+        return handle
+
+    monkeypatch.setattr(os, "open", opened)
+
+
+@pytest.mark.usefixtures("opens_files_alone")
+@pytest.mark.parametrize("make", NO_FILES.values(), ids=NO_FILES)
+def test_verify_opens_nothing_but_files(
+    make: Callable[[Path], object],
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert add(models, folder) == 0
+    [snapshot] = snapshots(store_root)
+    blob = store_root / "blobs" / (snapshot / "config.json").resolve().name
+    blob.unlink()
+    make(blob)
+    assert models("verify") == 2
+    said = capsys.readouterr().err
+    assert (
+        f"config.json can't be read (it is no file); remove {blob} and add {folder} again" in said
+    )
+
+
+@pytest.mark.usefixtures("opens_files_alone")
+@pytest.mark.parametrize("command", ["list", "verify", "gc"])
+@pytest.mark.parametrize("make", NO_FILES.values(), ids=NO_FILES)
+def test_nor_does_any_command_in_the_place_of_a_provenance(  # noqa: PLR0917
+    make: Callable[[Path], object],
+    command: str,
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert add(models, folder) == 0
+    [provenance] = (store_root / "hub/models--lab--bert/provenance").iterdir()
+    provenance.unlink()
+    make(provenance)
+    assert models(command) == 1
+    said = capsys.readouterr().err
+    assert f"{provenance} can't be read (it is no file); remove it and add the model again" in said
+
+
+@pytest.mark.usefixtures("opens_files_alone")
+@pytest.mark.parametrize("make", NO_FILES.values(), ids=NO_FILES)
+def test_nor_does_list_in_the_place_of_a_branch(
+    make: Callable[[Path], object], models: Program, store_root: Path, folder: Path
+) -> None:
+    assert add(models, folder) == 0
+    ref = store_root / "hub/models--lab--bert/refs/main"
+    ref.unlink()
+    make(ref)
+    assert models("list") == 0
+
+
+@pytest.mark.usefixtures("opens_files_alone")
+def test_nor_what_a_provenance_names_in_the_place_of_a_digest(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == 0
+    [provenance] = (store_root / "hub/models--lab--bert/provenance").iterdir()
+    facts = json.loads(provenance.read_text())
+    facts["files"][0]["sha256"] = "/dev/zero"
+    provenance.write_text(json.dumps(facts))
+    assert models("verify") == 2
+    assert f"{facts['files'][0]['path']} can't be read (it is no file); " in capsys.readouterr().err
+
+
 def test_verify_of_an_unknown_model_is_one_sentence(
     models: Program, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from muster_models import folders
+
 BLOCK = 1 << 20
 """Bytes that are read at once."""
 
@@ -49,7 +51,7 @@ def digests_of(
 
     `path` may be a descriptor, which is closed.
     """
-    with open(path, "rb") as stream:
+    with open(path if isinstance(path, int) else folders.opened_file(path), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         hashers = {kind: hasher(kind, size) for kind in kinds}
         while block := stream.read(BLOCK):

@@ -149,6 +149,34 @@ def reopened(handle: int) -> int:
     return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
 
 
+class NoFileError(OSError):
+    """What is read as a file is none, or is a link."""
+
+
+def opened_file(path: str) -> int:
+    """Return a descriptor to read a file of the store; nothing else is opened.
+
+    Who may write in the store may put anything there: opening alone waits for ever at a FIFO, and
+    does something at a device.
+
+    Raises:
+        NoFileError: it is no regular file.
+        OSError: it can't be read.
+
+    """
+    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not is_file(handle):
+            raise NoFileError("it is no file")
+        try:
+            return reopened(handle)
+        except OSError as error:
+            error.filename = path
+            raise
+    finally:
+        os.close(handle)
+
+
 def _login(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

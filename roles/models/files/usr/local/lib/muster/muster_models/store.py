@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from muster_models import durable
+from muster_models import durable, folders
 from muster_models.errors import ModelsError
 
 PREFIX = "models--"
@@ -214,10 +214,11 @@ class Store:
     def ref(self, name: str, ref: str) -> str | None:
         """Return the revision that a branch or tag means; None: there is no such one."""
         try:
-            with open(os.path.join(self.model(name), "refs", ref), encoding="utf-8") as stream:
-                return stream.read().strip()
-        except (FileNotFoundError, NotADirectoryError):
+            file = folders.opened_file(os.path.join(self.model(name), "refs", ref))
+        except (FileNotFoundError, NotADirectoryError, folders.NoFileError):
             return None
+        with open(file, encoding="utf-8") as stream:
+            return stream.read().strip()
 
     def borrow(self, sha256: str, folder: str) -> str | None:
         """Give a file that is there a second name in `folder`; None: it is not there.
@@ -257,11 +258,11 @@ def _names_in(folder: str) -> list[str]:
 
 def _read(path: str) -> Provenance:
     try:
-        with open(path, encoding="utf-8") as stream:
+        with open(folders.opened_file(path), encoding="utf-8") as stream:
             data: dict[str, Any] = json.load(stream)
         files = tuple(File(**file) for file in data.pop("files"))
         return replace(Provenance(**data, files=()), files=files)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (folders.NoFileError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelsError(
             f"{path} can't be read ({error}); remove it and add the model again"
         ) from error
