@@ -314,6 +314,8 @@ class Entry:
         # A link to a folder is as good as the folder: /home often is one.
         is_folder = self.state == "directory" and os.path.isdir(self.dest)
         self.before = "directory" if is_folder else kind_of(self.dest)
+        # What is found there when the attributes are set must be this one.
+        self.place = os.path.realpath(self.dest) if is_folder else self.dest
         self.content_before = read_bytes(self.dest)
         self.wanted_content = self._content(wanted)
         self.attributes = (wanted["owner"], wanted["group"], self._mode(wanted["mode"]))
@@ -443,13 +445,13 @@ class Entry:
         if self.state == "directory":
             if self.before != "directory":
                 os.mkdir(self.dest, 0o700)
-            self._set_attributes(self.dest)
+            self._set_attributes_there(os.O_DIRECTORY)
         elif self.state == "link":
             self._link()
         elif self.content_differs:
             self._write()
         else:
-            self._set_attributes(self.dest)
+            self._set_attributes_there()
 
     def _remove(self) -> None:
         if self.before == "directory":
@@ -473,7 +475,23 @@ class Entry:
         os.symlink(self.target, temporary)
         os.replace(temporary, self.dest)
 
-    def _set_attributes(self, path: str) -> None:
+    def _set_attributes_there(self, flags: int = 0) -> None:
+        """Set owner, group and mode of what is there; a link in its place is not followed."""
+        flags |= os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        try:
+            handle = os.open(self.place, flags)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise RefusedError(
+                f"{self.dest} was replaced while it was looked at; run again"
+            ) from error
+        try:
+            self._set_attributes(handle)
+        finally:
+            os.close(handle)
+
+    def _set_attributes(self, handle: int) -> None:
         owner, group, mode = self.attributes
         try:
             uid, gid = pwd.getpwnam(owner).pw_uid, grp.getgrnam(group).gr_gid
@@ -482,8 +500,8 @@ class Entry:
                 f"{self.dest}: owner {owner} or group {group} does not exist on this host; "
                 "the package that creates it was not installed"
             ) from error
-        os.chown(path, uid, gid)
-        os.chmod(path, int(mode, 8))
+        os.fchown(handle, uid, gid)
+        os.fchmod(handle, int(mode, 8))
 
     def _write(self) -> None:
         temporary = self._temporary()
@@ -493,7 +511,7 @@ class Entry:
                 stream.write(self.wanted_content or b"")
                 stream.flush()
                 os.fsync(stream.fileno())
-            self._set_attributes(temporary)
+                self._set_attributes(stream.fileno())
             self._check(temporary)
             os.replace(temporary, self.dest)
         except BaseException:

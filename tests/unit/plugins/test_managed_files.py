@@ -246,6 +246,41 @@ def test_a_link_to_a_folder_counts_as_the_folder(tmp_path: Path, run_module: Run
     assert run_module("managed_files", files)["changed"] is False
 
 
+BECOMES_A_LINK = """
+import {module}
+real = {module}.{function}
+def meanwhile(*given, **named):
+    if not os.path.islink({path!r}):
+        os.rename({path!r}, {path!r} + ".aside")
+        os.symlink({other!r}, {path!r})
+    return real(*given, **named)
+import os
+{module}.{function} = meanwhile
+"""
+
+
+@pytest.mark.parametrize("before", [folder(), write("old\n")], ids=["folder", "file"])
+@pytest.mark.parametrize("moment", ["os.makedirs", "pwd.getpwnam"])
+def test_what_becomes_a_link_meanwhile_gives_nothing_else_away(
+    before: Prepare, moment: str, tmp_path: Path, run_module: Run
+) -> None:
+    path, other = tmp_path / "theirs", tmp_path / "others"
+    before(path)
+    before(other)
+    module, _, function = moment.partition(".")
+    change = BECOMES_A_LINK.format(
+        module=module, function=function, path=str(path), other=str(other)
+    )
+    state = "directory" if path.is_dir() else "file"
+    files = {"files": [entry(path, state=state, mode="0700")]}
+    was = mode(other)
+    result = run_module("managed_files", files, before=change)
+    assert path.is_symlink()
+    assert mode(other) == was
+    if moment == "os.makedirs":
+        assert result["msg"] == f"{path} was replaced while it was looked at; run again"
+
+
 IN_THE_WAY: dict[str, tuple[Prepare, dict[str, Any], str]] = {
     "folder": (folder(), {"content": "x"}, "is a directory, wanted is a file; move it away"),
     "folder for a link": (
