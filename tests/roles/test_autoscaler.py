@@ -215,4 +215,4 @@ def test_the_event_log_is_rotated_and_goes_on_in_a_new_file(host, journal):
 def test_the_command_muster_is_installed(host):
     command = host.file("/usr/local/bin/muster")
     assert (command.mode, command.user) == (0o755, "root")
-    assert 'exec /opt/muster/venv/bin/python -I -c ' in command.content_string
+    assert "exec /opt/muster/venv/bin/python -I -c " in command.content_string
