@@ -27,6 +27,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
 )
 from ansible_collections.muster.slurm.plugins.module_utils.new_home import is_mounted, make_home
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
+from ansible_collections.muster.slurm.plugins.module_utils.whole_file import write
 
 DOCUMENTATION = r"""
 module: people
@@ -666,6 +667,27 @@ def locked_out(no_login: list[str], login: str) -> list[str]:
     ]
 
 
+def forgotten(remaining: list[str], login: str) -> list[str]:
+    """Report if the definition no longer names the person who runs this."""
+    if login not in remaining:
+        return []
+    return [
+        f"{login} runs this, whom the definition no longer names; write the entry in users.people "
+        f"again, or, for an account of this host's own, add {login} to users_home_keys in the "
+        "inventory's group_vars/all"
+    ]
+
+
+def remember(remaining: list[str], path: str) -> None:
+    """Bar accounts that are not barred yet, before their keys go, by which they are known.
+
+    A run that ends before the role writes the list would forget them.
+    """
+    there = _lines(path)
+    if new := [name for name in remaining if name not in there]:
+        write(path, "".join(f"{name}\n" for name in [*there, *new]))
+
+
 def without_keys(
     people: list[Person], host: HostState, home_keys: list[str], login: str
 ) -> list[str]:
@@ -830,7 +852,7 @@ def main() -> None:
     remaining = left(people, host, others)
     login = logged_in_as(os.environ)
     problems = conflicts(groups, people, host, homes)
-    problems += locked_out([*params["no_login"], *remaining], login)
+    problems += locked_out(params["no_login"], login) + forgotten(remaining, login)
     problems += without_keys(people, host, params["home_keys"], login)
     if params["home_shared"] or is_of_server(params["home_root"], read_table()):
         problems += in_shared_homes(params["home_keys"], host, params["home_root"])
@@ -847,6 +869,7 @@ def main() -> None:
         module.warn(f"{os.uname().nodename}: {sentence}")
     steps = plan(groups, people, host, homes)
     if not module.check_mode:
+        remember(remaining, NO_LOGIN)
         for step in steps:
             apply(module, step, keys_dir)
     module.exit_json(

@@ -346,6 +346,24 @@ def test_nobody_locks_himself_out(variable: str) -> None:
     assert people.locked_out(["ada"], people.logged_in_as({})) == []
 
 
+def test_whom_the_definition_no_longer_names_is_told_so() -> None:
+    (said,) = people.forgotten(["ada", "bob"], "ada")
+    assert "add ada to users_home_keys" in said
+    assert people.forgotten(["bob"], "ada") == []
+
+
+def test_who_is_barred_is_known_also_if_the_run_ends_early(tmp_path: Path) -> None:
+    """The keys, by which the account was known until now, go first."""
+    listed = tmp_path / "no-login"
+    people.remember([], str(listed))
+    assert not listed.exists()
+    people.remember(["gus"], str(listed))
+    listed.write_text(f"ada\n{listed.read_text()}")
+    people.remember(["eve", "gus"], str(listed))
+    assert listed.read_text() == "ada\ngus\neve\n"
+    assert listed.stat().st_mode & 0o777 == 0o644
+
+
 def with_keys_at_home(tmp_path: Path, login: str) -> people.HostState:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/authorized_keys").write_text("ssh-ed25519 AAAA\n")
