@@ -17,7 +17,8 @@ def with_all_slots_taken(harness: DriverHarness) -> None:
     harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 40}
     for number in range(8):
         harness.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
-    until(lambda: harness.calls().get("instances.bulkInsert") == 8)
+    # More where a busy machine answers late: the driver asks again, by the same requestId.
+    until(lambda: harness.calls().get("instances.bulkInsert", 0) >= 8)
     assert harness.google.budget().bulk == 8
 
 
