@@ -358,7 +358,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             clean(int(uid), job, node)
     except OSError as error:
         say(f"what {uid} left stays: {error}")
-    except Exception as error:
+    except Exception as error:  # whatever people left here: a failed epilog drains the node
         traceback.print_exc()
         say(f"what {uid} left may stay: {error!r}")
     return 0

@@ -496,7 +496,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         say(str(error))
         # An epilog that fails drains the node, which can run the next jobs as before.
         return 0 if arguments == ["epilog"] else 1
-    except Exception as error:
+    except Exception as error:  # whatever a job left: an epilog that fails drains the node
         if arguments != ["epilog"]:
             raise
         traceback.print_exc()
