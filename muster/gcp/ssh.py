@@ -40,9 +40,18 @@ def options(stack: Stack, host: str, *, forwards_agent: bool) -> dict[str, str]:
     }
 
 
+def _forwards_agent(stack: Stack, host: str) -> bool:
+    """Whether the agent comes along without being asked for (ssh -A).
+
+    Not to a login node: what a shell starts with there is in the shared home, which root of a
+    compute node can write.
+    """
+    return host == stack.controller
+
+
 def arguments(stack: Stack, host: str) -> str:
     """Return them as arguments of ssh for a run of Ansible, quoted as Ansible splits them."""
-    wanted = options(stack, host, forwards_agent=True)
+    wanted = options(stack, host, forwards_agent=_forwards_agent(stack, host))
     return " ".join(f"-o '{name}={value}'" for name, value in wanted.items())
 
 
@@ -55,8 +64,7 @@ def config(stack: Stack, user: str | None = None) -> str:
     for number, host in enumerate([*stack.logins, stack.controller]):
         names = f"{stack.cluster} {host}" if number == 0 else host
         lines = {"User": user} if user else {}
-        # On a login node, where people work, only for those who ask for it (ssh -A).
-        lines |= options(stack, host, forwards_agent=host == stack.controller)
+        lines |= options(stack, host, forwards_agent=_forwards_agent(stack, host))
         body = "".join(f"    {name} {value}\n" for name, value in lines.items())
         blocks.append(f"Host {names}\n{body}")
     head = f"# Written by `muster ssh-config` for the cluster {stack.cluster}.\n"

@@ -70,8 +70,18 @@ def test_hosts_are_reached_through_iap_and_their_keys_are_checked(
         ]
         assert "--project=my-project --zone=europe-west4-a" in options["ProxyCommand"]
         assert options["StrictHostKeyChecking"] == "accept-new"
-        assert options["ForwardAgent"] == "yes"
         assert options["HostKeyAlias"] == f"{host}.europe-west4-a.my-project"
+
+
+def test_the_agent_is_forwarded_to_the_controller_alone(inventory: Path, pulumi: Pulumi) -> None:
+    hosts = listed(inventory, pulumi(UP))["_meta"]["hostvars"]
+    forwarding = {
+        host
+        for host, variables in hosts.items()
+        if "-o ForwardAgent=yes"
+        in " ".join(shlex.split(plain(variables["ansible_ssh_common_args"])))
+    }
+    assert forwarding == {"slurm10-controller"}
 
 
 def test_pulumi_is_asked_for_the_stack_of_the_cluster_s_name_and_once(
