@@ -8,7 +8,6 @@ from muster.definition.schema.node_sets import Disk
 BASE = {
     "debian-12": "projects/debian-cloud/global/images/family/debian-12",
     "debian-13": "projects/debian-cloud/global/images/family/debian-13",
-    "ubuntu-22.04": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts",
     "ubuntu-24.04": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64",
 }
 """Operating system in the definition -> the image that a builder starts from."""
@@ -16,7 +15,6 @@ BASE = {
 KERNEL_FLAVOURS = {
     "debian-12": "cloud-amd64",
     "debian-13": "cloud-amd64",
-    "ubuntu-22.04": "gcp",
     "ubuntu-24.04": "gcp",
 }
 """Operating system -> the kind of kernel that this image has, by which packages are named."""

@@ -43,7 +43,10 @@ class Cluster(Model):
     ]
     os: Annotated[
         Literal["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"],
-        Field(description="Operating system of all hosts; the play stops at one with another."),
+        Field(
+            description="Operating system of all hosts; the play stops at one with another. In the "
+            "cloud not `ubuntu-22.04`."
+        ),
     ]
     slurm_version: Annotated[
         Literal[

@@ -24,7 +24,6 @@ DISK = Kind("disks", "disk", "zone")
 PUBLIC = {
     "debian-12": ("debian-cloud", "debian-12-bookworm-v20261110", "10"),
     "debian-13": ("debian-cloud", "debian-13-trixie-v20261110", "10"),
-    "ubuntu-2204-lts": ("ubuntu-os-cloud", "ubuntu-2204-jammy-v20261112", "10"),
     "ubuntu-2404-lts-amd64": ("ubuntu-os-cloud", "ubuntu-2404-noble-amd64-v20261112", "10"),
 }
 

@@ -38,8 +38,6 @@ CLOUD: dict[str, Any] = {
 
 def cloud(version: str = "22.05", **changes: Any) -> Definition:
     data = deepcopy(CLOUD) | {"slurm_version": version} | changes
-    if version == "21.08":  # older than Debian 12's own
-        data["os"] = "ubuntu-22.04"
     return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
 
 
@@ -77,14 +75,14 @@ def test_nodes_are_kept_as_long_as_their_set_says():
     assert keys(cloud())["SuspendTime"] == "INFINITE"
 
 
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", RELEASES[1:])  # the first is refused in the cloud
 def test_every_parameter_exists_in_the_release(version):
     known = parameters("slurm.conf")
     for key in keys(cloud(version)):
         assert known[key.lower()].first <= version <= known[key.lower()].last, key
 
 
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", RELEASES[1:])  # the first is refused in the cloud
 def test_what_changed_between_the_releases(version):
     written = keys(cloud(version))
     options = written["SlurmctldParameters"].split(",")

@@ -62,8 +62,6 @@ FREE = {
 
 def cloud(version: str, **changes: Any) -> Definition:
     data = deepcopy(VMS) | {"slurm_version": version} | changes
-    if version == "21.08":  # older than Debian 12's own
-        data["os"] = "ubuntu-22.04"
     return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
 
 
@@ -84,7 +82,7 @@ def test_what_muster_sets_is_owned_merged_or_replaced_on_purpose(lab, version):
     nvidia = {"modules": "open"}
     definitions = [
         lab({"storage": storage, "nvidia": nvidia}, version=version),
-        cloud(version),
+        *([cloud(version)] if version > "21.08" else []),  # 21.08 is refused in the cloud
     ]
     assert {name for definition in definitions for name in free(definition)} <= set(FREE)
 
