@@ -19,8 +19,8 @@ from muster.catalog.printable import one_line
 REASON_CHARACTERS = 200
 """Longest reason: the accounting database stores 255 bytes of it."""
 
-# Fields of squeue; the job's name is last, as it may contain any character.
-_QUEUE = "%A|%i|%T|%r|%S|%u|%P|%D|%N|%n|%j"
+# Fields of squeue; none that users write as they like: a job's name may have line breaks.
+_QUEUE = "%A|%i|%T|%r|%S|%u|%P|%D|%N|%n"
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 """Times as seconds, by strftime(3): other formats have no time zone, and some no day.
 https://slurm.schedmd.com/squeue.html#OPT_SLURM_TIME_FORMAT"""
@@ -58,7 +58,6 @@ class Queued:
     """The nodes that it has."""
     asked: tuple[str, ...]
     """The nodes that it asks for by name."""
-    name: str
 
 
 class Slurm:
@@ -121,9 +120,9 @@ class Slurm:
         jobs = []
         words = ("squeue", "--all", "--noheader", f"--format={_QUEUE}")
         for line in self._run(*words, environment=_EPOCH).splitlines():
-            job, shown, state, reason, start, user, partition, count, nodes, asked, name = (
-                line.decode(errors="replace").split("|", _QUEUE.count("|"))
-            )
+            job, shown, state, reason, start, user, partition, count, nodes, asked = line.decode(
+                errors="replace"
+            ).split("|")
             jobs.append(
                 Queued(
                     int(job),
@@ -137,7 +136,6 @@ class Slurm:
                     int(count),
                     _names(nodes),
                     _names(asked),
-                    name,
                 )
             )
         return jobs

@@ -149,7 +149,6 @@ class Queue:
             "count": 1,
             "nodes": (),
             "asked": (),
-            "name": "x",
         }
         return [
             Queued(id=7, shown="7_[1-3]", state="PENDING", reason="AssocGrpGRES", **alike),

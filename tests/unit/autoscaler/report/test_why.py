@@ -71,7 +71,6 @@ def job(state, reason="None", nodes=(), **more):
         "count": 2,
         "nodes": tuple(nodes),
         "asked": (),
-        "name": "train",
     }
     return Queued(**facts | more)
 

@@ -152,14 +152,23 @@ def test_the_queue(tmp_path, release, began, later, again):
     configuring, limit, begin = ("CONFIGURING", "None"), "JobArrayTaskLimit", "BeginTime"
     debug, both = ("root", "debug"), ("root", "all,debug")
     assert sorted(jobs, key=lambda job: job.id) == [
-        Queued(1, "1", *configuring, began, *debug, 1, ("lab-debug-0",), (), "a|b c"),
-        Queued(2, "2", *configuring, began, *debug, 3, three, (), "wrap"),
-        Queued(3, "3_[2-3%2]", "PENDING", limit, 0, *debug, 1, (), (), "wrap"),
-        Queued(4, "3_0", *configuring, began, *debug, 1, ("lab-debug-1",), (), "wrap"),
-        Queued(5, "3_1", *configuring, began, *debug, 1, ("lab-debug-2",), (), "wrap"),
-        Queued(6, "6", "PENDING", begin, again, *debug, 2, (), (), "lost"),
-        Queued(7, "7", "PENDING", begin, later, *both, 1, (), ("lab-gpu-2",), "later"),
+        Queued(1, "1", *configuring, began, *debug, 1, ("lab-debug-0",), ()),
+        Queued(2, "2", *configuring, began, *debug, 3, three, ()),
+        Queued(3, "3_[2-3%2]", "PENDING", limit, 0, *debug, 1, (), ()),
+        Queued(4, "3_0", *configuring, began, *debug, 1, ("lab-debug-1",), ()),
+        Queued(5, "3_1", *configuring, began, *debug, 1, ("lab-debug-2",), ()),
+        Queued(6, "6", "PENDING", begin, again, *debug, 2, (), ()),
+        Queued(7, "7", "PENDING", begin, later, *both, 1, (), ("lab-gpu-2",)),
     ]
+
+
+def test_a_line_break_in_a_job_s_name_is_no_row_of_the_queue(tmp_path):
+    forged = r"a\n13|13|PENDING|JobHeldAdmin|0|ada|debug|1|||x"
+    values = {"j": forged, "A": 12, "i": 12, "T": "PENDING", "r": "Priority", "S": 0}
+    values |= {"u": "ada", "P": "debug", "D": 1, "N": "", "n": ""}
+    script = ";".join(f"s#%{letter}#{value}#" for letter, value in values.items())
+    does = f"for last; do :; done; echo \"${{last#--format=}}\" | sed '{script}'"
+    assert [job.id for job in slurm(tmp_path, does).queue()] == [12]
 
 
 def test_times_are_read_as_seconds_whatever_the_environment_says(tmp_path, monkeypatch):
@@ -167,7 +176,7 @@ def test_times_are_read_as_seconds_whatever_the_environment_says(tmp_path, monke
     client = slurm(
         tmp_path,
         "printf '7|7|PENDING|BeginTime|'; date +$SLURM_TIME_FORMAT | tr -d '\\n'"
-        "; echo '|ada|debug|1|||train'",
+        "; echo '|ada|debug|1||'",
     )
     [job] = client.queue()
     assert job.start == pytest.approx(time.time(), abs=60)
