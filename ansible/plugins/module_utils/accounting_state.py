@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What slurmdbd has of a cluster, as data: accounts, users, associations and QoS."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits import (
@@ -12,11 +14,15 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits imp
     Settings,
     parsed,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 ROOT = "root"
 NORMAL = "normal"
 """The QoS that slurmdbd makes itself, and gives to account root."""
 
+# The descriptions of accounts and the partitions of associations are texts of coordinators too, and
+# sacctmgr prints their line ends as they are. So the last field of these rows repeats an earlier
+# one, under the other name that sacctmgr has for it: no text can make believable rows of it.
 READS = {
     "clusters": ["show", "cluster", "format=cluster"],
     "tres": ["show", "tres", "format=type,name"],
@@ -25,7 +31,7 @@ READS = {
         "show",
         "account",
         "withcoordinators",
-        "format=account,description,organization,coordinators",
+        "format=account,description,organization,coordinators,acct",
     ],
     "users": [
         "show",
@@ -43,10 +49,32 @@ READS = {
         "cluster={cluster}",
         "woplimits",
         "withrawqoslevel",
-        "format=" + ",".join(["account", "user", "partition", "parentname", *ASSOCIATION_FIELDS]),
+        "format="
+        + ",".join(["account", "user", "partition", "parentname", *ASSOCIATION_FIELDS, "part"]),
     ],
 }
 """What is read, as arguments of `sacctmgr -nP`."""
+
+_REPEATED = {"accounts": 0, "associations": 2}
+"""Which field the last one repeats."""
+
+# In others sacctmgr and the database find those of somebody else: `x,bob` is two to sacctmgr, and
+# MariaDB takes an accent, or a blank at the end, for none.
+_NAME = re.compile(r"[A-Za-z0-9_.@+:/$][A-Za-z0-9_.@+:/$-]*")
+_REMEDIES = {
+    "qos": "delete it (sacctmgr delete qos where name=NAME)",
+    "accounts": (
+        "give the account another text (sacctmgr modify account where name=NAME set "
+        "description=NAME organization=NAME) or delete it (sacctmgr delete account where "
+        "name=NAME; `show` in place of `delete` prints what that takes)"
+    ),
+    "users": (
+        "take all users out of its account (sacctmgr delete user where account=ACCOUNT "
+        "cluster={cluster}), which the next run adds again if they are in the definition; `where "
+        "name=` may take others"
+    ),
+}
+_REMEDIES["associations"] = _REMEDIES["users"]
 
 Association = tuple[str, str, str]
 """(user, account, partition); the partition is empty for all partitions."""
@@ -102,21 +130,64 @@ def lower(text: str) -> str:
     return "".join(chr(ord(letter) + 32) if "A" <= letter <= "Z" else letter for letter in text)
 
 
+def _refused(what: str, cluster: str, row: str) -> RefusedError:
+    return RefusedError(
+        f"sacctmgr show {READS[what][1]} prints {row!r}, a row that can't be trusted: a "
+        "coordinator or an operator may have put a line end into a text, or chosen a name that "
+        "sacctmgr takes for others (sacctmgr show transactions says who it was); "
+        f"{_REMEDIES[what].format(cluster=cluster)}, and run again"
+    )
+
+
+def _rows(what: str, cluster: str, text: str) -> Iterator[list[str]]:
+    """Yield the rows of an output of READS, without the field that is repeated.
+
+    Raises:
+        RefusedError: a name or a text breaks them.
+
+    """
+    width = READS[what][-1].count(",") + 1
+    accounts: set[str] = set()
+    for line in filter(None, text.split("\n")):
+        row = line.split("|")
+        if what == "accounts" and len(row) > width:
+            # A description may have bars.
+            row[1:-3] = ["|".join(row[1:-3])]
+        right, names = len(row) == width, row[:1]
+        if right and what in _REPEATED:
+            right = row[_REPEATED[what]] == row.pop()
+        if right and what == "accounts":
+            right = lower(row[0]) not in accounts
+            accounts.add(lower(row[0]))
+            names += filter(None, row[-1].split(","))
+        elif what == "associations":
+            names += filter(None, row[1:3])
+        if what in _REMEDIES and not (right and all(map(_NAME.fullmatch, names))):
+            raise _refused(what, cluster, line)
+        yield row
+
+
 def parse(cluster: str, outputs: dict[str, str]) -> State:
-    """Return the State that the outputs of READS describe (keys as in READS)."""
-    rows = {
-        name: [line.split("|") for line in text.splitlines() if line.strip()]
-        for name, text in outputs.items()
-    }
-    texts = {row[0]: ("|".join(row[1:-2]), row[-2]) for row in rows["accounts"]}
-    coordinators = {row[0]: frozenset(filter(None, row[-1].split(","))) for row in rows["accounts"]}
+    """Return the State that the outputs of READS describe (keys as in READS).
+
+    Raises:
+        RefusedError: a name or a text there can't be read.
+
+    """
+    rows = {name: list(_rows(name, cluster, text)) for name, text in outputs.items()}
+    texts = {row[0]: (row[1], row[2]) for row in rows["accounts"]}
+    coordinators = {row[0]: frozenset(filter(None, row[3].split(","))) for row in rows["accounts"]}
     logins = {row[0]: (row[1], lower(row[2])) for row in rows["users"]}
     accounts: dict[str, Account] = {}
     associations: dict[str, set[tuple[str, str]]] = {}
     settings: dict[Association, Settings] = {}
     accounts_of_root: set[str] = set()
     qos_of_root = ""
+    spelt: dict[str, str] = {}
     for account, user, partition, parent, *values in rows["associations"]:
+        # `Bob` is bob to sacctmgr.
+        if spelt.setdefault(lower(user), user) != user:
+            raise _refused("associations", cluster, f"{account}|{user}")
         of_row = parsed(ASSOCIATION_FIELDS, values)
         if user == ROOT:
             accounts_of_root.add(account)

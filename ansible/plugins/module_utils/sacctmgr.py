@@ -31,6 +31,10 @@ SLURMDBD_CONF = "/etc/slurm/slurmdbd.conf"
 REMEDY = "start it there (systemctl status slurmdbd, systemctl status munge) and run again"
 
 
+class NoAnswerError(RefusedError):
+    """What sacctmgr says where slurmdbd does not answer it."""
+
+
 class Sacctmgr:
     """Talks to one slurmdbd through sacctmgr, and to the slurmctld of its cluster."""
 
@@ -65,7 +69,7 @@ class Sacctmgr:
         """
         path = shutil.which(program)
         if path is None:
-            raise RefusedError(f"no {program} on this host; install the package slurm-client")
+            raise NoAnswerError(f"no {program} on this host; install the package slurm-client")
         with tempfile.NamedTemporaryFile("w", prefix="muster-slurm-", suffix=".conf") as conf:
             conf.write(
                 f"ClusterName={self.cluster}\nSlurmctldHost=localhost\nAuthType=auth/munge\n"
@@ -80,6 +84,7 @@ class Sacctmgr:
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
                     text=True,
+                    errors="backslashreplace",
                     timeout=COMMAND_SECONDS,
                     check=False,
                 )
@@ -92,7 +97,7 @@ class Sacctmgr:
         code, out, err = self._call("sacctmgr", "-nP", *words)
         # Exit code 0 with an error on stderr is a failure too: it may come with half an answer.
         if code != 0 or "error:" in err:
-            raise RefusedError(
+            raise NoAnswerError(
                 one_line(err) or one_line(out) or f"sacctmgr {' '.join(words)}: exit {code}"
             )
         return out
@@ -103,7 +108,7 @@ class Sacctmgr:
         while True:
             try:
                 return self.state()
-            except RefusedError as error:
+            except NoAnswerError as error:
                 if time.monotonic() >= deadline:
                     raise RefusedError(
                         f"slurmdbd on {self.address} did not answer within "
@@ -119,7 +124,7 @@ class Sacctmgr:
         """Return what sacctmgr says if slurmdbd does not answer (None: it does)."""
         try:
             self._read("clusters")
-        except RefusedError as error:
+        except NoAnswerError as error:
             return str(error)
         return None
 
@@ -236,7 +241,7 @@ def apply(
             return done
         try:
             current = slurmdbd.state()
-        except RefusedError as error:
+        except NoAnswerError as error:
             raise _broken_off(slurmdbd, str(error), taken, []) from error
     left = plan(slurmdbd.cluster, current, target(current, wish, prune, busy, draining))
     if left:

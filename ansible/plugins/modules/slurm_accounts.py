@@ -40,6 +40,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.one_run import one_ru
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.sacctmgr import (
     REMEDY,
+    NoAnswerError,
     Sacctmgr,
     apply,
     by_qos,
@@ -64,6 +65,8 @@ description:
     in MiB) and so are flags (C(Flags={DenyOnLimit: true})), names are lists, a job's longest time
     is in minutes. A limit that is not given and was set by hand is kept, and named in a warning,
     unless O(prune) is true.
+  - Coordinators may give accounts and users any name and text. The module refuses those that
+    sacctmgr would take for others, and line ends, with the row and the command that removes it.
   - In check mode, where slurmdbd does not answer, a warning says so and nothing is shown as to be
     made. Before its first run, without C(/etc/slurm/slurmdbd.conf), all is.
   - If slurmdbd stops answering while the module changes things, the error names the commands that
@@ -451,7 +454,7 @@ def read(module: AnsibleModule, slurmdbd: Sacctmgr) -> State | None:
         return State()
     try:
         return slurmdbd.state()
-    except RefusedError as error:
+    except NoAnswerError as error:
         module.warn(
             f"slurmdbd on {slurmdbd.address} does not answer ({error}), so QoS, accounts and "
             "limits could not be read and what a run would change of them is not shown; "

@@ -17,9 +17,9 @@ QOS = (
 ASSOCIATIONS = (
     f"root||||1|normal|{NO_LIMITS}\n"
     f"root|root|||1||{NO_LIMITS}\n"
-    "lab-test|||root|3|normal,old,scavenger|normal|gres/gpu=8|gres/gpu=5760||||||2000|\n"
+    "lab-test|||root|3|normal,old,scavenger|normal|gres/gpu=8|gres/gpu=5760||||||2000||\n"
     f"lab-test|ada|||1||{NO_LIMITS}\n"
-    "lab-test|alan|||7|||||||||4||\n"
+    "lab-test|alan|||7|||||||||4|||\n"
     f"other|||root|1||{NO_LIMITS}\n"
     f"other|ada|||1||{NO_LIMITS}\n"
 )
@@ -27,7 +27,8 @@ HAS = OUTPUT["24.11"] | {
     "qos": QOS,
     "associations": ASSOCIATIONS,
     "accounts": (
-        "lab-test|first trials|lab|ada\nother|other|other|\nroot|default root account|root|\n"
+        "lab-test|first trials|lab|ada|lab-test\nother|other|other||other\n"
+        "root|default root account|root||root\n"
     ),
 }
 

@@ -4,15 +4,15 @@ The two releases differ in a user whose default account was removed by hand: 22.
 24.11 refuses it.
 """
 
-NO_LIMITS = "|" * 9
-"""The fields of an association after its default QoS."""
+NO_LIMITS = "|" * 10
+"""The fields of an association after its default QoS; the last one is its partition, for all."""
 TRES = "cpu|\nmem|\nenergy|\nnode|\nbilling|\nfs|disk\nvmem|\npages|\n"
 QOS = "normal|0|00:00:00||cluster||1.000000" + "|" * 14 + "\n"
 FRESH = {
     "clusters": "",
     "tres": TRES,
     "qos": QOS,
-    "accounts": "root|default root account|root|\n",
+    "accounts": "root|default root account|root||root\n",
     "users": "",
     "associations": "",
 }
@@ -22,10 +22,10 @@ OUTPUT = {
         "tres": TRES,
         "qos": QOS,
         "accounts": (
-            "lab-test|first trials|lab|\n"
-            "other|other|other|\n"
-            "root|default root account|root|\n"
-            "left-over|x|y|\n"
+            "lab-test|first trials|lab||lab-test\n"
+            "other|other|other||other\n"
+            "root|default root account|root||root\n"
+            "left-over|x|y||left-over\n"
         ),
         "users": "ada||None\nalan|lab-test|Operator\nroot|root|Administrator\n",
         "associations": (
@@ -42,7 +42,9 @@ OUTPUT = {
         "tres": TRES + "gres|gpu\n",
         "qos": QOS,
         "accounts": (
-            "lab-test|first trials|lab|\nother|other|other|\nroot|default root account|root|\n"
+            "lab-test|first trials|lab||lab-test\n"
+            "other|other|other||other\n"
+            "root|default root account|root||root\n"
         ),
         "users": "ada|other|None\nalan|lab-test|Operator\nroot|root|Administrator\n",
         "associations": (

@@ -159,7 +159,7 @@ def test_an_account_of_user_root_is_not_pruned():
 
 
 def test_an_association_with_one_partition_is_removed_alone():
-    associations = OUTPUT["24.11"]["associations"] + f"other|ada|ml-gpu||1||{NO_LIMITS}\n"
+    associations = OUTPUT["24.11"]["associations"] + f"other|ada|ml-gpu||1||{NO_LIMITS}ml-gpu\n"
     current = parse("lab", OUTPUT["24.11"] | {"associations": associations})
     goal = target(current, wanted(SETTLED, AS_IT_IS), prune=True)
     assert plan("lab", current, goal) == [
@@ -184,6 +184,70 @@ def test_many_users_are_split_over_commands():
 def test_lower_case_is_slurm_s_own():
     wish = wanted([account("A", description="GRÖßE")], [])
     assert wish.accounts["a"].description == "grÖße"
+
+
+def row(name, text, coordinators="", organization="x"):
+    """Return what sacctmgr prints of an account with a text of a coordinator."""
+    return f"{name}|{text}|{organization}|{coordinators}|{name}\n"
+
+
+def user_row(name, account="zzz", partition=""):
+    return f"{account}|{name}|{partition}||1||{NO_LIMITS}{partition}\n"
+
+
+HIDDEN = "lab-test|first trials|lab||lab-test"
+UNTRUSTED = {
+    "a description with line ends": ("accounts", row("zzz", "x\ny\nz"), "zzz|x"),
+    "one that ends a row and begins one": (
+        "accounts",
+        row("zzz", f"x|x||zzz\n{HIDDEN}\nzzz|x"),
+        HIDDEN,
+    ),
+    "one of the account itself that begins one of another": (
+        "accounts",
+        row("eve-lab", "x|x||eve-lab\nghost|x", "eve", organization="x"),
+        "ghost|x|x|eve|eve-lab",
+    ),
+    "an organization that does so": (
+        "accounts",
+        row("zzz", "x", organization="x||zzz\nlab-test|x|x"),
+        "lab-test|x|x||zzz",
+    ),
+    "one account twice": ("accounts", row("zzz", "x") + row("ZZZ", "x"), "ZZZ|x|x||ZZZ"),
+    "a coordinator with a line end": ("accounts", row("zzz", "x", "eve\nghost|bo"), "zzz|x|x|eve"),
+    "a list as a user": ("users", "x,bob|zzz|None\n", "x,bob|zzz|None"),
+    "a list as a user of an account": ("associations", user_row("x,bob"), user_row("x,bob")[:-1]),
+    "another spelling of a user": ("associations", user_row("Ada"), "zzz|Ada"),
+    "an accent, which MariaDB takes for none": (
+        "associations",
+        user_row("\u00e1da"),
+        user_row("\u00e1da")[:-1],
+    ),
+    "a partition that makes rows": (
+        "associations",
+        user_row("eve", partition=f"a||1||{NO_LIMITS}a\n{user_row('bo', 'lab-test')}zzz|eve|a"),
+        f"zzz|eve|a||1||{NO_LIMITS}a||1||{NO_LIMITS}a",
+    ),
+    "a QoS that is an option": ("qos", "-x|0" + "|" * 18 + "\n", "-x|0" + "|" * 18),
+}
+
+
+@pytest.mark.parametrize("case", UNTRUSTED)
+def test_a_row_that_a_coordinator_forged_is_refused_with_the_remedy(case):
+    what, forged, named = UNTRUSTED[case]
+    has = OUTPUT["24.11"]
+    with pytest.raises(RefusedError) as refused:
+        parse("lab", has | {what: has[what] + forged})
+    said = str(refused.value)
+    assert f" prints {named!r}, a row that can't be trusted: a coordinator or an " in said
+    assert "; " in said and "\n" not in said
+    assert said.endswith(", and run again")
+
+
+def test_a_description_with_bars_is_read():
+    has = OUTPUT["24.11"]
+    current = parse("lab", has | {"accounts": has["accounts"].replace("first", "a|b")})
+    assert current.accounts["lab-test"].description == "a|b trials"
 
 
 REFUSED = {
@@ -295,6 +359,24 @@ def test_an_error_with_exit_code_0_is_an_error(talk):
 
     with pytest.raises(RefusedError, match="half an answer"):
         talk(half).state()
+
+
+def test_a_forged_row_is_not_said_to_be_silence(talk):
+    fake = FakeSlurmdbd("24.11")
+    fake.outputs = fake.outputs | {"accounts": row("zzz", "x\ny")}
+    with pytest.raises(RefusedError, match=r"^sacctmgr show account prints 'zzz\|x', "):
+        talk(fake).first_state()
+
+
+def test_what_is_no_utf_8_is_no_name(run_module, stand_ins):
+    sacctmgr = "[ $3 != user ] || printf 'bob\\377|zzz|None\\n'"
+    outcome = run_module(
+        "slurm_accounts",
+        {"cluster": "lab", "host": "db1"},
+        check=True,
+        env={"PATH": stand_ins({"sacctmgr": sacctmgr})},
+    )
+    assert outcome["msg"].startswith("sacctmgr show user prints 'bob\\\\xff|zzz|None', a row ")
 
 
 def test_a_command_that_hangs_is_an_answer_too(talk):

@@ -78,7 +78,8 @@ def lab_for_ten(tmp_path_factory):
     return people.accounts(definition), users, limits.qos(definition)
 
 
-# What sacctmgr of 22.05.8 and 24.11.5 printed after the module had run with this definition.
+# What sacctmgr of 22.05.8 and 24.11.5 printed after the module had run with this definition; the
+# last fields of accounts and associations, which repeat others, are added by hand.
 RECORDED = sorted((Path(__file__).parent / "sacctmgr").glob("*.json"))
 
 

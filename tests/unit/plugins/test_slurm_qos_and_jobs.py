@@ -367,7 +367,7 @@ class StrictSlurmdbd:
             rows.append(f"lab|{name}||{'' if name else 'root'}|1|{settings}{NO_LIMITS}")
         return HAS | {
             "qos": "".join(f"{name}|0|00:00:00||cluster||1.0{'|' * 14}\n" for name in self.qos),
-            "accounts": "lab|lab|lab|\nroot|default root account|root|\n",
+            "accounts": "lab|lab|lab||lab\nroot|default root account|root||root\n",
             "users": "eve|lab|None\nfinn|lab|None\n",
             "associations": "\n".join(rows) + "\n",
         }

@@ -20,7 +20,7 @@ case "$*" in
   "-nP show cluster "*) echo lab ;;
   "-nP show tres "*) printf 'cpu|\\nmem|\\n' ;;
   "-nP show qos "*) cat qos ;;
-  "-nP show account "*) echo 'root|default root account|root|' ;;
+  "-nP show account "*) echo 'root|default root account|root||root' ;;
   "-nP show association "*) echo 'root||||1|normal|{NO_LIMITS}' ;;
   "-nP show user "*) ;;
   "-i add qos "*)
