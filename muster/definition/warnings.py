@@ -17,7 +17,7 @@ from muster.definition.longest_wall import below_defaults, longest_wall
 from muster.definition.problems import counted
 from muster.definition.schema.ceph import Ceph
 from muster.definition.schema.cloud import Cloud
-from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.cluster import PACKAGED_SLURM, Cluster
 from muster.definition.schema.node_sets import Machines, VirtualMachines
 from muster.definition.schema.software import PYTHONS
 from muster.definition.schema.times import seconds
@@ -45,6 +45,7 @@ def warnings(definition: Definition) -> Iterator[str]:
     yield from _people(definition)
     yield from _unchosen_accounts(definition)
     yield from _unbounded_jobs(definition)
+    yield from _coordinators(cluster)
     yield from hours_as_minutes(definition)
     yield from _times_by_default(cluster)
     yield from below_defaults(definition)
@@ -179,6 +180,22 @@ def _unbounded_jobs(definition: Definition) -> Iterator[str]:
             f"scheduling.max_submit_jobs: nothing bounds the jobs of {_first_of(free)}, "
             f"who can fill the queue's {queue_places(definition):,} places, and then all others "
             "are refused; give a number, or `max_submit_jobs` of an account"
+        )
+
+
+def _coordinators(cluster: Cluster) -> Iterator[str]:
+    """Coordinators where it is not known whether they can make themselves more.
+
+    No error: the package may have the fix.
+    """
+    having = [name for name, account in cluster.accounts.items() if account.coordinators]
+    is_packaged = cluster.slurm_version == PACKAGED_SLURM[cluster.os]
+    if having and is_packaged and cluster.os.startswith("ubuntu-"):
+        yield (
+            f"accounts.{having[0]}.coordinators: where slurmdbd lacks the fix of CVE-2025-43904 "
+            "a coordinator can become an administrator of SLURM, and whether that of "
+            f"{cluster.os} has it is not known; look for it in `apt changelog slurmdbd`, or take "
+            "`coordinators` out"
         )
 
 

@@ -478,3 +478,27 @@ def test_nothing_is_said_of_addresses_that_several_hosts_have_not() -> None:
     assert of_hosts(here="local", other="192.0.2.1") == []
     # One of two: both ways are as common.
     assert of_hosts(access=None) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "more", "warned"),
+    [
+        ("ubuntu-22.04", {}, True),
+        ("ubuntu-24.04", {}, True),
+        ("ubuntu-24.04", {"slurm_version": "25.05"}, False),
+        ("debian-12", {}, False),
+    ],
+)
+def test_a_slurmdbd_that_may_let_coordinators_become_administrators_is_named(
+    system: str, more: dict[str, Any], warned: bool
+) -> None:
+    lab = {"users": ["ada"], "coordinators": ["ada"]}
+    said_of_it = [
+        line
+        for line in said(os=system, accounts={"lab": lab}, **more)
+        if line.startswith(
+            "accounts.lab.coordinators: where slurmdbd lacks the fix of CVE-2025-43904"
+        )
+    ]
+    assert len(said_of_it) == int(warned)
+    assert not any("CVE" in line for line in said(os=system, **more))
