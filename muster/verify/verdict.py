@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from muster.catalog.hostlists import fold
-from muster.verify import alike
+from muster.verify import alike, reports
 
 MAX_SKEW_SECONDS = 5.0
 """Clocks further apart than this are reported. Munge refuses credentials older than 300 s
@@ -55,18 +55,21 @@ def problems(
 
     `hosts` holds each host's report and `cluster` the controller's (None if it was not run; with
     `unanswered` it is the report of a host that only asked slurmctld for an answer). `peers` maps a
-    node set to the hosts that should be alike; `absent` lists the hosts that this run lost.
+    node set to the hosts that should be alike; `absent` lists the hosts that this run lost. Of a
+    report that can't be right nothing else is judged.
     """
     sentences = [
         f"{host}: not configured in this run (unreachable, or failed above); fix it and run again"
         for host in absent
     ]
-    sentences += _daemons(hosts)
-    sentences += _clocks(hosts)
-    sentences += alike.peers(hosts, peers)
-    sentences += alike.libraries(hosts)
+    sentences += reports.problems(hosts)
+    sound = reports.sound(hosts)
+    sentences += _daemons(sound)
+    sentences += _clocks(sound)
+    sentences += alike.peers(sound, peers)
+    sentences += alike.libraries(sound)
     if cluster is not None:
-        sentences += _credentials(hosts, cluster)
+        sentences += _credentials(sound, cluster)
         if "unanswered" in cluster:
             sentences += _answer(hosts, cluster)
         else:
@@ -84,7 +87,8 @@ def notes(
 
     Takes the same arguments as `problems`.
     """
-    rows = [*alike.other_packages(hosts, peers), *_time_sources(hosts), *_updates(hosts)]
+    sound = reports.sound(hosts)
+    rows = [*alike.other_packages(sound, peers), *_time_sources(sound), *_updates(sound)]
     if cluster is None or "unanswered" in cluster:
         return rows
     rows += [

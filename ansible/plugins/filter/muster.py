@@ -10,7 +10,7 @@ from typing import Any
 import muster.render.role_variables  # noqa: F401
 from muster.catalog import printable
 from muster.definition import DefinitionError, load, secret_values
-from muster.verify import verdict
+from muster.verify import reports, verdict
 
 
 def definition_errors(inventory: str) -> list[str]:
@@ -52,19 +52,19 @@ def credentials(hosts: dict[str, Any]) -> dict[str, str]:
     """Return host -> munge credential of the hosts that could make one."""
     return {
         host: report["credential"]["text"]
-        for host, report in hosts.items()
+        for host, report in reports.sound(hosts).items()
         if "text" in report["credential"]
     }
 
 
-def problems(*reports: Any) -> list[str]:
+def problems(*said: Any) -> list[str]:
     """Return `verdict.problems` for a terminal: root of a host says what it likes in its report."""
-    return [printable.one_line(sentence) for sentence in verdict.problems(*reports)]
+    return [printable.one_line(sentence) for sentence in verdict.problems(*said)]
 
 
-def notes(*reports: Any) -> list[str]:
+def notes(*said: Any) -> list[str]:
     """Return `verdict.notes` for a terminal."""
-    return [printable.one_line(sentence) for sentence in verdict.notes(*reports)]
+    return [printable.one_line(sentence) for sentence in verdict.notes(*said)]
 
 
 class FilterModule:

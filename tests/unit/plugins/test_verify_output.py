@@ -1,5 +1,6 @@
 """What a run of the role verify prints: errors, and no credential of root."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,9 +11,10 @@ import yaml
 from ansible_collections.muster.slurm.plugins.filter.muster import FilterModule
 
 ROOT = Path(__file__).parents[3]
+CREDENTIAL = f"MUNGE:{'AwQDAAC+/' * 15}=:"
 PROGRAMS = {
     "systemctl": "echo active",
-    "munge": "echo MUNGE:AwQDAAC:",
+    "munge": f"echo {CREDENTIAL}",
     "unmunge": "cat >/dev/null",
     "dpkg-query": "exit 1",
     "chronyc": "exit 1",
@@ -20,12 +22,21 @@ PROGRAMS = {
     "scontrol": "echo 'Slurmctld(primary) at here is UP'",
 }
 
+REPORT = {
+    **{"inactive": {}, "failed": [], "clock": 1.0, "earliest": 1.0, "latest": 1.0},
+    **{"updates": [], "time_sources": None, "credential": {"text": CREDENTIAL}},
+    **{"system": "12", "kernel": "6", "driver": "none", "python": "3"},
+    **{"packages": {}, "module_packages": {}},
+}
+
 
 @pytest.fixture
 def verify(tmp_path: Path):
     """Run the role on this machine, with simulated programs, as verbose as people do."""
 
-    def verify(programs: dict[str, str], **variables: object) -> tuple[int, str]:
+    def verify(
+        programs: dict[str, str], liar: object = None, **variables: object
+    ) -> tuple[int, str]:
         for name, script in {**PROGRAMS, **programs}.items():
             program = tmp_path / name
             program.write_text(f"#!/bin/sh\n{script}\n")
@@ -40,8 +51,16 @@ def verify(tmp_path: Path):
         playbook = tmp_path / "play.yml"
         playbook.write_text(yaml.safe_dump([play]))
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        hosts = {"here": local}
+        if liar is not None:
+            # In place of each module, this is what root of a second host has run.
+            python = tmp_path / "python"
+            (tmp_path / "said").write_text(json.dumps(liar))
+            python.write_text(f"#!/bin/sh\ncat >/dev/null\ncat {tmp_path}/said\n")
+            python.chmod(0o755)
+            hosts["liar"] = {**local, "ansible_python_interpreter": str(python)}
         inventory = tmp_path / "hosts.yml"
-        inventory.write_text(yaml.safe_dump({"controller": {"hosts": {"here": local}}}))
+        inventory.write_text(yaml.safe_dump({"controller": {"hosts": hosts}}))
         done = subprocess.run(
             [
                 str(Path(sys.executable).with_name("ansible-playbook")),
@@ -66,7 +85,7 @@ def test_credentials_are_in_no_output(verify, tmp_path: Path) -> None:
     assert code == 0, output
     assert "this host works" in output
     # It was there to be printed.
-    assert (tmp_path / "given").read_text() == "MUNGE:AwQDAAC:\n"
+    assert (tmp_path / "given").read_text() == f"{CREDENTIAL}\n"
     assert "MUNGE:" not in output
 
 
@@ -87,16 +106,24 @@ def test_an_error_of_the_module_is_shown(verify) -> None:
     assert "msg:" in output.partition("FAILED! =>")[2]
 
 
+@pytest.mark.parametrize("said", [{}, {"report": {}}, {"report": {"kernel": ["x"]}}])
+def test_a_host_s_report_that_can_not_be_right_is_its_own_problem(verify, said) -> None:
+    code, output = verify({"systemctl": "echo failed"}, {"changed": False, **said})
+    assert code == 2
+    assert "liar: its report can''t be right: inactive is missing" in output
+    assert "here: munge is failed" in output
+
+
 def test_what_hosts_report_does_not_control_the_terminal() -> None:
     """Root of a node decides its reason, and what the programs there print."""
     attack = "gone\x1b]52;c;AAAA\a\x1b[2J\x9b2J"
     node = {"name": "n1", "partition": "cpu", "user": "root", "reason": attack}
     update = {"package": attack, "version": "1", "security": False}
     report = {
-        **{"inactive": {}, "failed": [attack], "clock": 1.0, "earliest": 1.0, "latest": 1.0},
-        **{"updates": [update], "time_sources": None, "credential": {"error": attack}},
-        **{"system": "12", "kernel": "6", "driver": "none", "python": "3"},
-        **{"packages": {}, "module_packages": {}},
+        **REPORT,
+        "failed": [attack],
+        "updates": [update],
+        "credential": {"error": attack},
     }
     filters = FilterModule().filters()
     for state, name in (("down", "muster_problems"), ("drained", "muster_notes")):

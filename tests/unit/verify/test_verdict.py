@@ -144,6 +144,49 @@ def test_what_a_host_reports_is_one_sentence_that_names_it(case: str) -> None:
     assert said(hosts(**changed)) == [sentence]
 
 
+REPORT_FIELDS: dict[str, Any] = {
+    "inactive": {"slurmd": ["failed"]},
+    "failed": "all",
+    "clock": float("nan"),
+    "system": 12,
+    "kernel": ["6.1.0"],
+    "driver": {},
+    "python": None,
+    "packages": {"slurmd": ["22.05.8-4"]},
+    "module_packages": {"python3-torch": [None]},
+    "updates": [{"package": "slurmd", "version": "2"}],
+    "time_sources": ["*"],
+    "credential": {"text": 7},
+}
+
+
+@pytest.mark.parametrize("field", REPORT_FIELDS)
+def test_a_report_that_can_not_be_right_leaves_the_others_their_verdict(field: str) -> None:
+    """Root of a host says what it likes."""
+    without = {key: value for key, value in host().items() if key != field}
+    for report in ({**host(), field: REPORT_FIELDS[field]}, without):
+        reports = hosts(lab_access={"inactive": {"munge": "failed"}})
+        reports["lab-cpu-02"] = report
+        assert said(reports) == [
+            f"lab-cpu-02: its report can't be right: {field} is missing or of another type; find "
+            "out who changed programs there, or install the host again",
+            "lab-access: munge is failed; journalctl -u munge there says why",
+        ]
+        assert noted(reports) == []
+
+
+def test_so_does_one_that_is_none() -> None:
+    reports: dict[str, Any] = {**hosts(), "lab-cpu-02": []}
+    assert [line.partition(";")[0] for line in said(reports)] == [
+        "lab-cpu-02: its report can't be right: inactive is missing or of another type"
+    ]
+    assert noted(reports) == []
+
+
+def test_a_clock_of_many_digits_is_none() -> None:
+    assert "clock is missing" in said(hosts(lab_cpu_01={"clock": 10**400}))[0]
+
+
 @pytest.mark.parametrize(
     "report",
     [
