@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The filters of definition.yml and of the role verify: thin wrappers around muster's functions."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import muster.render.role_variables  # noqa: F401
 from muster.catalog import printable
 from muster.definition import DefinitionError, load, secret_values
 from muster.verify import reports, verdict
+
+CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]{40,1000}:")
+"""What munge prints. Ansible takes the credentials out of all that the controller reports, so a host
+must not send another text in place of one."""
 
 
 def definition_errors(inventory: str) -> list[str]:
@@ -49,12 +54,13 @@ def title(cluster: Any) -> str:
 
 
 def credentials(hosts: dict[str, Any]) -> dict[str, str]:
-    """Return host -> munge credential of the hosts that could make one."""
-    return {
+    """Return host -> munge credential of the hosts that could make one; empty for what is none."""
+    texts = {
         host: report["credential"]["text"]
         for host, report in reports.sound(hosts).items()
         if "text" in report["credential"]
     }
+    return {host: text if CREDENTIAL.fullmatch(text) else "" for host, text in texts.items()}
 
 
 def problems(*said: Any) -> list[str]:

@@ -114,6 +114,30 @@ def test_a_host_s_report_that_can_not_be_right_is_its_own_problem(verify, said) 
     assert "here: munge is failed" in output
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("here", "", f"MUNGE:{'A' * 10}:", f"MUNGE:{'A' * 2000}:", f"{CREDENTIAL}\n"),
+        *(f"{CREDENTIAL}\ud800", "MUNGE:{{ 1 }}AwQDAAC+AwQDAAC+AwQDAAC+AwQDAAC+AwQDAAC+:"),
+    ],
+)
+def test_no_other_text_is_decoded_as_a_credential(text: str) -> None:
+    """Ansible would take it out of all that the controller reports."""
+    filters = FilterModule().filters()
+    hosts = {"n1": {**REPORT, "credential": {"text": text}}, "n2": REPORT}
+    # An empty one can't be decoded, which is said.
+    assert filters["muster_credentials"](hosts) == {"n1": "", "n2": CREDENTIAL}
+
+
+def test_a_host_takes_no_word_out_of_what_the_controller_reports(verify) -> None:
+    said = {"report": {**REPORT, "credential": {"text": "Expired"}}}
+    programs = {"unmunge": "cat >/dev/null; echo 'STATUS: Expired credential'; exit 1"}
+    code, output = verify(programs, {"changed": False, **said})
+    assert code == 2
+    for host in ("here", "liar"):
+        assert f"{host}: it can''t decode its own munge credential: Expired credential" in output
+
+
 def test_what_hosts_report_does_not_control_the_terminal() -> None:
     """Root of a node decides its reason, and what the programs there print."""
     attack = "gone\x1b]52;c;AAAA\a\x1b[2J\x9b2J"
