@@ -91,6 +91,8 @@ report:
 """
 
 NODE_FORMAT = "%N|%R|%T|%u|%E"
+NODE_LINE = re.compile(r"[A-Za-z0-9_.-]{1,64}(\|[^|]*){3}\|")
+"""Root of a node decides its reason, and may write lines into it whose name can't be one of a host."""
 JOB_FORMAT = "%T|%r|%k"
 SUBMITTED = re.compile(r"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 """What `sbatch --parsable` prints; a plugin may print lines too."""
@@ -192,7 +194,7 @@ class Cluster:
             said = self.sinfo("--Node", f"--format={NODE_FORMAT}")
             keys = ("name", "partition", "state", "user", "reason")
             # A reason may have several lines: the first one is enough.
-            lines = (line for line in said if line.count("|") >= len(keys) - 1)
+            lines = (line for line in said if NODE_LINE.match(line))
             nodes = [dict(zip(keys, line.split("|", 4), strict=True)) for line in lines]
             if time.monotonic() - start >= max(
                 (self.patience(node) for node in nodes if node["name"] not in avoided), default=0

@@ -201,3 +201,11 @@ def test_a_reason_of_several_lines_is_that_of_one_node(cluster):
     nodes = cluster(programs).nodes([])
     assert [node["name"] for node in nodes] == ["lab-0", "lab-1"]
     assert [node["reason"] for node in nodes] == ["look", "none"]
+
+
+@pytest.mark.parametrize("name", ["lab-[1", "", "lab-\u0661", f"lab-{'1' * 64}", "lab 1"])
+def test_a_line_of_a_reason_is_no_node(cluster, name):
+    """Root of a node decides its reason, and `fold` takes names of hosts alone."""
+    lines = f"lab-0|cpu|idle|root|look\n{name}|cpu|idle|root|none\nlab-1|cpu|idle|root|none\n"
+    nodes = cluster(Programs(sinfo=lines)).nodes([])
+    assert [node["name"] for node in nodes] == ["lab-0", "lab-1"]
