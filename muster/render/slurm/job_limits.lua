@@ -20,6 +20,24 @@ local SUBMITTED = {
     MaxSubmitJobs = "a user",
 }
 
+-- The texts of a job that are read here, and the longest that SLURM takes (_test_job_desc_fields in
+-- job_mgr.c, the same from 21.08 to 25.11).
+local LONGEST = {
+    account = 1024, array_inx = 4096, mem_per_tres = 1024, partition = 1024, qos = 1024,
+    tres_per_job = 1024, tres_per_node = 1024, tres_per_socket = 1024, tres_per_task = 1024,
+}
+
+-- SLURM refuses a job with a longer text, but only after this script: while it runs, slurmctld holds
+-- its locks and answers nobody.
+local function is_too_long(job)
+    for field, longest in pairs(LONGEST) do
+        if #(job[field] or "") > longest then
+            return true
+        end
+    end
+    return false
+end
+
 -- A number that was asked for; nil for NO_VAL and, of a field with 64 bits, for what is above.
 local function given(number)
     if number and number < 4294967294 then
@@ -82,7 +100,8 @@ end
 local function tasks(text)
     local count = 0
     for part in (text or ""):gsub("%%.*", ""):gmatch("[^,]+") do
-        local first, last, step = part:match("^(%d+)%-(%d+):?(%d*)$")
+        -- Two runs of digits with nothing certain between them would take the square of their length.
+        local first, last, step = (part .. ":"):match("^(%d+)%-(%d+):(%d*):?$")
         if first then
             step = math.max(tonumber(step) or 1, 1)
             count = count + math.floor((last - first) / step) + 1
@@ -427,6 +446,9 @@ end
 
 -- The sentence about the first limit that a job is beyond; nil if there is none.
 local function limit_said(job, partitions)
+    if is_too_long(job) then
+        return nil
+    end
     local partition = partition_of(job, partitions)
     local whole, per_node = asked(job)
     local said = of_gpus(job, whole, partition, partitions)

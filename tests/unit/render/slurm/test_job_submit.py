@@ -131,6 +131,20 @@ def test_an_error_of_the_script_refuses_nobody(slurmctld):
     assert all("no such field" in line for line in controller.logged)
 
 
+@pytest.mark.parametrize("ask", ["submit", "modify"])
+@pytest.mark.parametrize(
+    "field", ["tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task"]
+)
+def test_a_text_that_is_longer_than_slurm_takes_is_left_to_slurm(slurmctld, ask, field):
+    """SLURM refuses it after the script, which holds locks of slurmctld until then."""
+    controller = slurmctld(TYPED)
+    text = "gres/gpu:nosuch:1".ljust(1024, ",")
+    assert getattr(controller, ask)({field: text}) == INVALID_GRES
+    assert getattr(controller, ask)({field: text + ","}) == SUCCESS
+    assert len(controller.told) == 1
+    assert controller.logged == []
+
+
 def test_a_number_where_a_text_belongs_refuses_nobody(slurmctld):
     controller = slurmctld(TYPED)
     assert controller.submit({"tres_per_node": 4}) == SUCCESS

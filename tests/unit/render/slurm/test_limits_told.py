@@ -5,6 +5,7 @@ slurm-24-11-5-1).
 """
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,40 @@ def test_where_no_node_has_gpus_the_job_is_told_to_ask_for_none(lab) -> None:
 
 def test_an_error_of_the_script_is_logged_and_refuses_nobody(slurmctld) -> None:
     controller = slurmctld()
-    assert controller.ask({"array_inx": 7.5, "tres_per_socket": None, "account": {}}) == SUCCESS
+    assert controller.ask({"min_nodes": "many"}) == SUCCESS
     assert controller.told == []
     assert len(controller.logged) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "bound"),
+    [
+        ("account", 1024),
+        ("array_inx", 4096),
+        ("mem_per_tres", 1024),
+        ("partition", 1024),
+        ("qos", 1024),
+    ],
+)
+def test_of_a_text_that_is_longer_than_slurm_takes_nothing_is_told(slurmctld, field, bound) -> None:
+    controller = slurmctld()
+    asked = {"time_limit": 2880, "qos": "plain", "tres_per_job": "gres/gpu:1"}
+    text = "ml-cpu," if field == "partition" else ","
+    controller.ask({**asked, field: text.ljust(bound, ",")})
+    assert controller.told == [
+        "partition ml-cpu has no GPUs, and this job asks for 1: ask for --partition=ml-gpu"
+    ]
+    controller.ask({**asked, field: text.ljust(bound + 1, ",")})
+    assert len(controller.told) == 1
+    assert controller.logged == []
+
+
+@pytest.mark.parametrize("digits", [4000, 10_000])
+def test_an_array_of_very_many_digits_takes_no_time(slurmctld, digits) -> None:
+    """slurmctld answers nobody while the script runs."""
+    controller = slurmctld()
+    began = time.process_time()
+    for _ in range(10):
+        controller.ask({"array_inx": f"1-{'1' * digits}x"})
+    assert time.process_time() - began < 0.2
+    assert controller.logged == []
