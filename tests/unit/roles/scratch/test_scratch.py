@@ -163,6 +163,32 @@ def test_what_was_left_does_not_keep_a_job_waiting_one_by_one(
 
 
 @as_root
+@pytest.mark.parametrize("folder", [scratch.Scratch, scratch.PrivateTmp])
+def test_what_a_job_has_mounted_does_not_keep_the_node_one_by_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch, folder: type
+) -> None:
+    """A program that serves mounts, and is stopped, keeps each removal of one waiting."""
+    make(root)
+    waited: list[float] = []
+
+    def slow(_: object, __: list[str], seconds: float) -> bool:
+        waited.append(seconds)
+        time.sleep(min(seconds, 0.2))
+        return False
+
+    mounts = ["/m/a/b", "/m/a", "/m"]
+    monkeypatch.setattr(scratch, "PROLOG_S", 0.3)
+    monkeypatch.setattr(scratch, "EPILOG_S", 0.3)
+    found = [mounts, []] if folder is scratch.PrivateTmp else [mounts]
+    monkeypatch.setattr(scratch, "mounts_below", lambda *_, **__: found.pop(0))
+    monkeypatch.setattr(scratch.Scratch, "_run", slow)
+    folder(str(root)).clear("7")
+    assert waited[0] > waited[1] > waited[2] == 0
+    # SLURM's mounts of a private /tmp have their own few seconds.
+    assert (waited[3] == 0) is (folder is scratch.Scratch)
+
+
+@as_root
 def test_folders_of_others_are_not_taken_for_those_of_jobs(root: Path) -> None:
     (root / "2024").mkdir(parents=True)
     root.chmod(0o755)

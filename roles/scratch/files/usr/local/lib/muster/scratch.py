@@ -270,17 +270,21 @@ class Scratch:
 
     def _remove(self, path: str, seconds: float) -> None:
         """Remove what is at `path` and nothing beyond: rm follows no link and enters no mount."""
-        for mount in mounts_below(path):
-            # A program in user space (FUSE) that died with its job: nothing answers there.
-            self.unmount(mount, seconds)
-        done = self._run(["/usr/bin/rm", "-rf", "--one-file-system", "--", path], seconds)
+        end = time.monotonic() + seconds
+        self.unmount(mounts_below(path), seconds)
+        command = ["/usr/bin/rm", "-rf", "--one-file-system", "--", path]
+        done = self._run(command, max(0.0, end - time.monotonic()))
         if done and os.path.lexists(path):
             say(f"{path} could not be removed; look what is in there")
 
-    def unmount(self, mount: str, seconds: float) -> None:
-        """Unmount a folder, even if it is in use."""
-        # Another process: a program that serves it, and is stopped, keeps it waiting.
-        self._run([sys.executable, "-IS", os.path.abspath(__file__), "unmount", mount], seconds)
+    def unmount(self, mounts: list[str], seconds: float) -> None:
+        """Unmount folders, even if they are in use; wait for all together so long."""
+        end = time.monotonic() + seconds
+        for mount in mounts:
+            # By another process: where a program that serves a mount (FUSE) has died with its job
+            # nothing answers, and one that is stopped keeps who asks it waiting.
+            command = [sys.executable, "-IS", os.path.abspath(__file__), "unmount", mount]
+            self._run(command, max(0.0, end - time.monotonic()))
 
     def _run(self, command: list[str], seconds: float) -> bool:
         """Run a command; return whether it ended in time. A late one runs on."""
@@ -337,8 +341,7 @@ class PrivateTmp:
         path = os.path.join(self.jobs.root, job)
         if os.path.lexists(path):
             # SLURM mounts the folder on itself.
-            for mount in mounts_below(path, itself=True):
-                self.jobs.unmount(mount, PROLOG_S)
+            self.jobs.unmount(mounts_below(path, itself=True), PROLOG_S)
             self.jobs.clear(job)
 
 
