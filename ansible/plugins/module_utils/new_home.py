@@ -5,6 +5,7 @@ The role installs this file on hosts: it uses the standard library alone.
 """
 
 import os
+import re
 import shutil
 import stat
 
@@ -68,3 +69,15 @@ def is_mounted(path: str) -> bool:
     # Bytes: of text other characters would end a line or a word too, and people name mounts.
     with open(MOUNTINFO, "rb") as table:
         return any(line.split(b" ")[4] == os.fsencode(path) for line in table)
+
+
+def mounts_of_people() -> set[str]:
+    """Return where programs of people have mounted something (FUSE), by proc_pid_mountinfo(5).
+
+    There root sees nothing, or what such a program says, and may wait for it for ever.
+    """
+    with open(MOUNTINFO, "rb") as table:
+        rows = [line.partition(b" - ") for line in table]
+    # Those of the host itself have user_id=0.
+    theirs = re.compile(rb"fuse.*[ ,]user_id=[1-9]")
+    return {os.fsdecode(row.split(b" ")[4]) for row, _, of in rows if theirs.match(of)}

@@ -25,7 +25,11 @@ from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
     read_table,
     silent,
 )
-from ansible_collections.muster.slurm.plugins.module_utils.new_home import is_mounted, make_home
+from ansible_collections.muster.slurm.plugins.module_utils.new_home import (
+    is_mounted,
+    make_home,
+    mounts_of_people,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 from ansible_collections.muster.slurm.plugins.module_utils.whole_file import write
 
@@ -40,6 +44,7 @@ description:
   - Writes the ssh keys of each person into a file of O(keys_dir) named like the login. Files of
     anybody else are removed from there.
   - Accesses shared homes only where it makes them; fails after a time limit where their server does not answer.
+  - A home that root can't look at counts as there, and the module warns of it.
   - Where it makes homes it fails too if their file system should be mounted and is not, by C(/etc/fstab), an enabled
     unit of systemd or C(muster-file-systems); in check mode it warns.
   - When a person is removed, the home and the number stay. While processes of this person run, the
@@ -158,6 +163,9 @@ NO_LOGIN = "/etc/security/muster-no-login"
 # Lower numbers are the system's (Debian policy 9.2.2).
 FIRST_PERSON = 1000
 
+# In the place of a home's owner: it is there, and root can't look at it.
+UNSEEN = -1
+
 # Day of an account's expiry, counted from 1970-01-01, that prevents every login.
 EXPIRED = "1"
 
@@ -203,7 +211,7 @@ class Account:
 
 @dataclasses.dataclass(frozen=True)
 class HostState:
-    """What the host has: accounts, gids and members of groups by name, uids of homes by path.
+    """What the host has: accounts, gids and members of groups by name, owners of homes by path.
 
     `keys` are the texts of the files with keys by login, `busy` the people to be removed who have
     processes, `listed` those who may not log in by the last run.
@@ -336,7 +344,7 @@ def conflicts(
         ]
     for path, person in homes.items():
         owner = host.home_owners.get(path)
-        if owner is not None and owner != person.uid:
+        if owner not in (None, UNSEEN, person.uid):
             said.append(
                 f"{path} belongs to uid {owner}, {person.name} has {person.uid}: "
                 "move it away, or change its owner if it is the home of this person"
@@ -510,6 +518,12 @@ def warnings(
             "runs for them. To remove an account, write its entry in users.people again, with this "
             "uid and `state: absent`"
         )
+    said += [
+        f"{path} counts as there, since root can't look at it, as where a program of somebody has "
+        f"mounted something (FUSE): findmnt {path} shows that, and umount --lazy {path} ends it"
+        for path, owner in host.home_owners.items()
+        if owner == UNSEEN
+    ]
     return said + [
         f"the shell {shell} is not installed here: people who have it can't log in on this host; "
         "install it or give them another one"
@@ -540,11 +554,13 @@ def busy_uids() -> set[int]:
 
 
 def owner_of(path: str) -> int | None:
-    """Return the uid that owns `path`, None if it does not exist."""
+    """Return the uid that owns `path`, None if it does not exist, or UNSEEN."""
     try:
         return os.stat(path).st_uid
     except FileNotFoundError:
         return None
+    except PermissionError:
+        return UNSEEN
 
 
 def keys_in(folder: str) -> dict[str, str]:
@@ -603,11 +619,12 @@ def read_host(people: list[Person], keys_dir: str, homes: Iterable[str]) -> Host
     groups = grp.getgrall()
     leaving = [person for person in people if not person.present and person.name in accounts]
     busy = busy_uids() if leaving else set()
+    theirs = mounts_of_people()
     return HostState(
         accounts,
         {group.gr_name: group.gr_gid for group in groups},
         {group.gr_name: frozenset(group.gr_mem) for group in groups if group.gr_mem},
-        {path: owner_of(path) for path in homes},
+        {path: UNSEEN if path in theirs else owner_of(path) for path in homes},
         keys_in(keys_dir),
         frozenset(person.name for person in leaving if person.uid in busy),
         frozenset(_lines(NO_LOGIN)),

@@ -1,5 +1,6 @@
 """What the module `people` refuses and what it does, on data."""
 
+import errno
 import importlib.util
 import os
 import subprocess
@@ -104,6 +105,49 @@ def test_who_makes_no_homes_does_not_look_at_any(monkeypatch: pytest.MonkeyPatch
     assert looked == []
     people.read_host([ADA], "/nonexistent", ["/home/ada"])
     assert looked == ["/home/ada"]
+
+
+@pytest.fixture
+def home_under_a_mount(tmp_path, monkeypatch) -> str:
+    """ada's own program (FUSE) has mounted something over this home, and lets nobody look there."""
+    table = tmp_path / "mountinfo"
+    table.write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    monkeypatch.setattr(new_home, "MOUNTINFO", str(table))
+    monkeypatch.setattr(people, "colon_file", lambda _: {})
+
+    look = os.stat
+
+    def refuse(path, **options):
+        if path == ADA.home:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return look(path, **options)
+
+    monkeypatch.setattr(people.os, "stat", refuse)
+    return ADA.home
+
+
+def test_a_home_that_root_can_t_look_at_counts_as_there(home_under_a_mount) -> None:
+    """Everybody can make one so, and the run must go on: it removes keys of others."""
+    owners = people.read_host([ADA], "/nonexistent", [home_under_a_mount]).home_owners
+    host = replace(SETTLED, home_owners=owners)
+    assert commands(host=host) == []
+    (said,) = people.warnings([ADA], host, set(), [])
+    assert said.startswith("/home/ada counts as there, since root can't look at it")
+    assert "umount --lazy /home/ada" in said
+
+
+@pytest.mark.parametrize("owner", ["20001", "0"])
+def test_a_home_is_not_looked_at_where_a_program_of_somebody_is_mounted(
+    home_under_a_mount, tmp_path, monkeypatch, owner
+) -> None:
+    """With allow_other it may say anything, or nothing for ever."""
+    looked = []
+    monkeypatch.setattr(people, "owner_of", looked.append)
+    row = f"97 22 0:53 / {home_under_a_mount} rw - fuse.x me rw,user_id={owner}\n"
+    (tmp_path / "mountinfo").write_bytes(STRANGE + row.encode())
+    people.read_host([ADA], "/nonexistent", [home_under_a_mount])
+    # The host's own is as good as any other file system.
+    assert looked == ([home_under_a_mount] if owner == "0" else [])
 
 
 def test_a_home_is_a_copy_of_the_skeleton_for_its_owner_alone(tmp_path, monkeypatch) -> None:
