@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-from new_home import is_mounted, make_home
+from new_home import is_mounted, make_home, mounts_of_people
 from project_quota import FileSystem, Folder, limit
 
 CONFIG = Path("/etc/muster/directory.json")
@@ -351,10 +351,13 @@ def make_homes(config: Config, run: Run = run_program) -> Iterator[str]:
         return
     has_quota = bool(config.quota_gib or config.quota_files)
     file_system = FileSystem(config.home_root) if has_quota else None
+    theirs = mounts_of_people()
     try:
         for person in people(config, run):
             if isinstance(person, str):
                 yield person
+            elif (path := f"{config.home_root}/{person.name}") in theirs:
+                yield unseen(path)
             else:
                 yield from make_one(config, person, file_system)
     finally:
@@ -362,13 +365,26 @@ def make_homes(config: Config, run: Run = run_program) -> Iterator[str]:
             os.close(file_system.fd)
 
 
+def unseen(path: str) -> str:
+    """Return a sentence on a home that root can't look at."""
+    return (
+        f"{path} is left alone, since root can't look at it, as where a program of somebody has "
+        f"mounted something (FUSE): findmnt {path} shows that, and umount --lazy {path} ends it"
+    )
+
+
 def make_one(config: Config, person: Member, file_system: FileSystem | None) -> Iterator[str]:
     """Make one home, and set its quota; yield what was done, or why it was not."""
     path = f"{config.home_root}/{person.name}"
     try:
-        if not os.path.lexists(path):
+        try:
+            os.lstat(path)
+        except FileNotFoundError:
             make_home(path, person.uid, person.gid)
             yield f"{path}: made for {person.name}"
+        except PermissionError:
+            yield unseen(path)
+            return
         owner = os.lstat(path).st_uid
         if owner != person.uid:
             yield (

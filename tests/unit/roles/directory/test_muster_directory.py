@@ -1,5 +1,6 @@
 """What muster-directory says of servers and of sssd, and which homes it makes."""
 
+import errno
 import importlib.util
 import json
 import os
@@ -274,6 +275,36 @@ def test_a_home_of_somebody_else_stays(host: Path) -> None:
     (host / "eve").mkdir()
     (sentence,) = made(host, of_group("eve", eve=os.getuid() + 1))
     assert sentence.startswith(f"{host}/eve belongs to uid {os.getuid()}, eve has")
+
+
+def test_a_home_that_root_can_t_look_at_is_left_alone(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner's own program (FUSE) has mounted something over it, and lets nobody look there."""
+    look = os.lstat
+
+    def refuse(path: str, **options: int) -> os.stat_result:
+        if path == f"{host}/eve":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return look(path, **options)
+
+    monkeypatch.setattr(directory.os, "lstat", refuse)
+    monkeypatch.setattr(directory, "make_home", lambda *_: pytest.fail("makes it again"))
+    (sentence,) = made(host, of_group("eve", eve=os.getuid() or 30001))
+    assert sentence.startswith(f"{host}/eve is left alone, since root can't look at it")
+
+
+def test_a_home_where_a_program_of_somebody_is_mounted_is_left_alone(
+    host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With allow_other it may say anything, or nothing for ever."""
+    table = tmp_path / "mountinfo"
+    table.write_text(f"97 22 0:53 / {host}/eve rw - fuse.x me rw,user_id=30001\n")
+    monkeypatch.setattr(sys.modules["new_home"], "MOUNTINFO", str(table))
+    uid = os.getuid() or 30001
+    sentence, other = made(host, of_group("eve,kim", eve=uid, kim=uid))
+    assert sentence.startswith(f"{host}/eve is left alone, since root can't look at it")
+    assert other == f"{host}/kim: made for kim"
 
 
 def test_while_the_homes_are_not_mounted_none_is_made(
