@@ -161,11 +161,13 @@ def content(folder: int) -> tuple[list[str], list[str]]:
 
 
 def _opened(name: str, flags: int, folder: int) -> int | None:
-    """Open what is in a folder; None: somebody has removed or replaced it."""
+    """Open what is in a folder; None: somebody has removed, replaced or hidden it."""
     try:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+        # EACCES: a program of somebody (FUSE) is mounted there, and lets not even root look.
+        gone = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EACCES)
+        if error.errno in gone:
             return None
         raise
 

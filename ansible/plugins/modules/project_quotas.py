@@ -11,6 +11,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
     mounted,
     read_table,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.new_home import mounts_of_people
 from ansible_collections.muster.slurm.plugins.module_utils.project_quota import (
     FileSystem,
     Folder,
@@ -29,6 +30,7 @@ description:
     What is made in the folder later belongs to the project too.
   - Limits of other projects of the same file systems are taken away, but for those of O(file_systems[].others).
   - Needs a file system that is mounted with C(prjquota), and Linux 5.14.
+  - The quota of a folder that root can't look at stays as it is, and the module warns of it.
 options:
   file_systems:
     description: The file systems.
@@ -75,8 +77,11 @@ class FileSystemOptions(TypedDict):
     others: list[int]
 
 
-def bring(wanted: FileSystemOptions, *, act: bool) -> Iterator[str]:
-    """Yield a line for each change, before it is made."""
+def bring(wanted: FileSystemOptions, unseen: list[str], *, act: bool) -> Iterator[str]:
+    """Yield a line for each change, before it is made; add folders to `unseen` that have to wait.
+
+    Each person can make a home such that root can't look at it: the others get their quotas.
+    """
     path = wanted["path"]
     _, _, options = mounted(read_table()).get(path, ("", "", set()))
     if "prjquota" not in options:
@@ -92,10 +97,19 @@ def bring(wanted: FileSystemOptions, *, act: bool) -> Iterator[str]:
         for folder in wanted["folders"]:
             yield line(folder["path"], Limits(), limits_of(folder))
         return
-    file_system = FileSystem(path)
+    file_system, theirs = FileSystem(path), mounts_of_people()
     try:
         for folder in wanted["folders"]:
-            yield from limit(file_system, folder, act=act)
+            if folder["path"] in theirs:
+                unseen.append(folder["path"])
+                continue
+            try:
+                yield from limit(file_system, folder, act=act)
+            except PermissionError as error:
+                # Where the kernel refuses quotas there is no file name.
+                if error.filename != folder["path"]:
+                    raise
+                unseen.append(folder["path"])
         kept = {folder["project"] for folder in wanted["folders"]}
         first, last = wanted["others"] or (0, -1)
         for project in list(file_system.limited()):
@@ -137,9 +151,10 @@ def main() -> None:
     )
     file_systems: list[FileSystemOptions] = module.params["file_systems"]
     lines: list[str] = []
+    unseen: list[str] = []
     try:
         for wanted in file_systems:
-            lines.extend(bring(wanted, act=not module.check_mode))
+            lines.extend(bring(wanted, unseen, act=not module.check_mode))
     except RefusedError as error:
         module.fail_json(msg=str(error))
     except OSError as error:
@@ -147,6 +162,12 @@ def main() -> None:
         module.fail_json(
             msg=f"{name}: {error.strerror}; homes and projects are made by the roles users and "
             "projects, and the quotas need Linux 5.14; fix that and run again"
+        )
+    for path in unseen:
+        module.warn(
+            f"{os.uname().nodename}: the quota of {path} stays as it is, since root can't look at "
+            "it, as where a program of somebody has mounted something (FUSE): "
+            f"findmnt {path} shows that, and umount --lazy {path} ends it; then run again"
         )
     after = "".join(f"{text}\n" for text in lines)
     module.exit_json(changed=bool(lines), diff={"before": "", "after": after})

@@ -1,13 +1,21 @@
 """What the module `project_quotas` does where there are no quotas; all else is in tests/vm."""
 
 import errno
+import importlib.util
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.muster.slurm.plugins.module_utils import new_home
 from ansible_collections.muster.slurm.plugins.module_utils import project_quota as module
 from ansible_collections.muster.slurm.plugins.module_utils.mount_table import mounted
+
+PATH = Path(__file__).parents[3] / "ansible/plugins/modules/project_quotas.py"
+SPEC = importlib.util.spec_from_file_location("project_quotas", PATH)
+assert SPEC is not None and SPEC.loader is not None
+quotas = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(quotas)
 
 TABLE = """\
 30 1 8:1 / / rw - ext4 /dev/vda1 rw,errors=remount-ro
@@ -125,6 +133,82 @@ def test_a_file_that_somebody_has_leased_keeps_nobody_from_a_quota(
     give_all(tmp_path)
     assert str(tmp_path / "other") in given
     assert not {"mark", str(tmp_path / "leased")} & {*given}
+
+
+def refuse_to_open(monkeypatch, shut) -> None:
+    """As where a program of somebody (FUSE) is mounted, and lets nobody look there."""
+    opened = os.open
+
+    def refuse(path, flags, *words, **options):
+        if path == shut:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(path, flags, *words, **options)
+
+    monkeypatch.setattr(module.os, "open", refuse)
+
+
+def test_what_somebody_has_mounted_in_a_home_keeps_nobody_from_a_quota(
+    tmp_path, given, monkeypatch
+) -> None:
+    (tmp_path / "mnt").mkdir()
+    (tmp_path / "sub").mkdir()
+    refuse_to_open(monkeypatch, "mnt")
+    give_all(tmp_path)
+    assert str(tmp_path / "sub") in given
+    assert given[-1] == "mark"
+
+
+@pytest.fixture
+def set_quotas(tmp_path, monkeypatch):
+    """Return `bring` for homes of ada and bob in a file system of whose quotas nothing is set.
+
+    It returns the folders that were limited, and those that root can't look at.
+    """
+    table = tmp_path / "mountinfo"
+    table.write_text("31 30 7:0 / / rw - ext4 /dev/loop0 rw,prjquota\n")
+    monkeypatch.setattr(new_home, "MOUNTINFO", str(table))
+    monkeypatch.setattr(quotas, "read_table", table.read_text)
+    monkeypatch.setattr(module, "belongs", lambda *_: True)
+    monkeypatch.setattr(quotas.FileSystem, "limits", lambda *_: module.Limits())
+    monkeypatch.setattr(quotas.FileSystem, "limited", lambda _: iter([20001, 20002]))
+    folders = []
+    for number, name in enumerate(["ada", "bob"], start=20001):
+        (tmp_path / name).mkdir()
+        folders.append({**FOLDER, "path": str(tmp_path / name), "project": number})
+    limited, unseen = [], []
+    monkeypatch.setattr(quotas.FileSystem, "limit", lambda _, project, __: limited.append(project))
+
+    def bring():
+        wanted = {"path": "/", "folders": folders, "others": []}
+        assert len(list(quotas.bring(wanted, unseen, act=True))) == len(limited)
+        return limited, unseen
+
+    return bring
+
+
+def test_a_home_that_root_can_t_look_at_keeps_no_other_from_a_quota(
+    set_quotas, tmp_path, monkeypatch
+) -> None:
+    refuse_to_open(monkeypatch, str(tmp_path / "ada"))
+    assert set_quotas() == ([20002], [str(tmp_path / "ada")])
+
+
+def test_a_home_is_not_opened_where_a_program_of_somebody_is_mounted(set_quotas, tmp_path) -> None:
+    """With allow_other it may keep who opens it waiting for ever."""
+    with (tmp_path / "mountinfo").open("a") as table:
+        table.write(f"97 31 0:53 / {tmp_path}/ada rw - fuse.x me rw,user_id=20001\n")
+    assert set_quotas() == ([20002], [str(tmp_path / "ada")])
+
+
+def test_quotas_that_the_kernel_refuses_to_root_are_no_matter_of_a_folder(
+    set_quotas, monkeypatch
+) -> None:
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(quotas.FileSystem, "limits", refuse)
+    with pytest.raises(PermissionError):
+        set_quotas()
 
 
 def test_a_folder_that_is_moved_meanwhile_leads_nowhere(tmp_path, given, monkeypatch) -> None:
