@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.commands import run
+from ansible_collections.muster.slurm.plugins.module_utils.new_home import mounts_of_people
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_unavailable
 
@@ -21,6 +22,7 @@ description:
   - What is in a folder already stays as it is, and so do other entries of its access lists.
   - Needs the package C(acl), and a file system with POSIX access lists. A mount of NFS 4.2 shows
     none, so this is for the server's own host; there they hold for all clients.
+  - A folder that root can't look at stays as it is, and the module warns of it.
   - Fails after a time limit where the server of a folder does not answer.
   - Fails too where the file system of a folder should be mounted and is not, by C(/etc/fstab), an enabled unit of systemd or
     C(muster-file-systems); in check mode it warns.
@@ -75,7 +77,12 @@ def wanted(folder: Folder, gid: int) -> list[str]:
 
 
 def access_list(module: AnsibleModule, path: str) -> list[str] | None:
-    """Return the lines of getfacl(1) of a folder, None where there is none."""
+    """Return the lines of getfacl(1) of a folder, None where there is none.
+
+    Raises:
+        PermissionError: root can't look at it.
+
+    """
     try:
         state = os.lstat(path)
     except FileNotFoundError:
@@ -136,10 +143,24 @@ def apply(folder: Folder, gid: int) -> None:
         )
 
 
-def bring(module: AnsibleModule, folder: Folder) -> dict[str, str] | None:
-    """Make a folder as wanted; return what changed as a diff, or None."""
-    gid = number_of(module, folder)
-    before = access_list(module, folder["path"])
+def bring(module: AnsibleModule, folder: Folder, theirs: set[str]) -> dict[str, str] | None:
+    """Make a folder as wanted; return what changed as a diff, or None.
+
+    Not one of `theirs`, where programs of people have mounted something: each member can do so, and
+    the others get their folders.
+    """
+    gid, path = number_of(module, folder), folder["path"]
+    try:
+        if path in theirs:
+            raise PermissionError
+        before = access_list(module, path)
+    except PermissionError:
+        module.warn(
+            f"{os.uname().nodename}: {path} is left alone, since root can't look at it, as where a "
+            f"program of somebody has mounted something (FUSE): findmnt {path} shows that, and "
+            f"umount --lazy {path} ends it; then run again"
+        )
+        return None
     missing = [line for line in wanted(folder, gid) if line not in (before or [])]
     if not missing:
         return None
@@ -147,8 +168,8 @@ def bring(module: AnsibleModule, folder: Folder) -> dict[str, str] | None:
         apply(folder, gid)
     after = [*(line for line in before or [] if line in wanted(folder, gid)), *missing]
     return {
-        "before_header": folder["path"],
-        "after_header": folder["path"],
+        "before_header": path,
+        "after_header": path,
         "before": "absent\n" if before is None else "".join(f"{line}\n" for line in before),
         "after": "".join(f"{line}\n" for line in after),
     }
@@ -172,9 +193,12 @@ def main() -> None:
         supports_check_mode=True,
     )
     folders: list[Folder] = module.params["folders"]
-    refuse_unavailable(module, [folder["path"] for folder in folders])
+    theirs = mounts_of_people()
+    refuse_unavailable(
+        module, [folder["path"] for folder in folders if folder["path"] not in theirs]
+    )
     try:
-        changes = [bring(module, folder) for folder in folders]
+        changes = [bring(module, folder, theirs) for folder in folders]
     except RefusedError as error:
         module.fail_json(msg=str(error))
     diffs = [diff for diff in changes if diff is not None]

@@ -66,6 +66,25 @@ def test_check_mode_makes_nothing(run_module, tools, tmp_path) -> None:
     assert not (tmp_path / "photos").exists()
 
 
+def test_a_folder_that_root_can_t_look_at_keeps_no_other_from_being_made(
+    run_module, tools, tmp_path
+) -> None:
+    """A member may mount something over it (FUSE), and the run must go on."""
+    refuse = f"""
+import os
+look = os.lstat
+def refuse(path, **options):
+    if path == "{tmp_path}/shut":
+        raise PermissionError(13, "Permission denied", path)
+    return look(path, **options)
+os.lstat = refuse
+"""
+    given = {"folders": [*folder(tmp_path / "shut")["folders"], *folder(tmp_path / "b")["folders"]]}
+    done = run_module("group_folders", given, env=tools(), before=refuse)
+    assert [diff["after_header"] for diff in done["diff"]] == [f"{tmp_path}/b"]
+    assert f"{tmp_path}/shut is left alone, since root can't look at it" in done.printed
+
+
 def test_a_link_in_its_place_is_refused(run_module, tools, tmp_path: Path) -> None:
     (tmp_path / "photos").symlink_to("/etc")
     done = run_module("group_folders", folder(tmp_path / "photos"), env=tools())
