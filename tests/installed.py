@@ -125,7 +125,10 @@ def build(release: str, name: str) -> None:
             forget = f"journalctl --relinquish-var && rm -rf {REMOVED} && : >/etc/machine-id"
             machines.execute(container, "sh", "-c", forget)
             podman("stop", "--time", "30", container)
-            podman("commit", "--pause=false", container, name)
+            # What is made of the image is none of this fleet's: `machines.down` would remove it.
+            labels = (f"LABEL {label}=" for label in (machines.LABEL, machines.FOLDER_LABEL))
+            changes = [part for label in labels for part in ("--change", label)]
+            podman("commit", "--pause=false", *changes, container, name)
 
 
 def play(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import installed
 import pytest
 import yaml
 
@@ -235,3 +236,9 @@ def test_containers_are_removed_even_if_their_folder_is_gone(tmp_path: Path) -> 
         assert not exists("network", network)
     finally:
         machines.down(network)
+
+
+def test_a_container_of_an_installed_image_is_no_machine_of_the_fleet_that_made_it() -> None:
+    image = installed.ensure("bookworm")
+    labels = json.loads(podman("image", "inspect", "--format", "{{json .Config.Labels}}", image))
+    assert not labels.get(machines.LABEL)
