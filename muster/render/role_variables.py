@@ -130,16 +130,15 @@ class Host:
         return self.is_in("login") and not self.is_in("controller", "compute")
 
 
+def _nothing(_: Host, __: Mapping[str, Any]) -> Variables:
+    return {}
+
+
 def _base(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
         "os": host.definition.cluster.os,
         "hostname": host.name,
     }
-
-
-def _munge(host: Host, _: Mapping[str, Any]) -> Variables:
-    # The controller decodes a credential per RPC of every node.
-    return {"threads": 10 if host.is_in("controller") else 2}
 
 
 def _file_systems(host: Host, _: Mapping[str, Any]) -> Variables:
@@ -569,7 +568,7 @@ class _Role:
 
 _ROLES = {
     "base": _Role(("all",), _base),
-    "munge": _Role(("all",), _munge, packages=("munge",)),
+    "munge": _Role(("all",), _nothing, packages=("munge",)),
     "file_systems": _Role(
         ("controller", "database", "storage"), _file_systems, _is_set("file_systems_mounts")
     ),

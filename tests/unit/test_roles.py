@@ -344,3 +344,10 @@ def test_an_answer_that_ansible_has_lost_is_not_believed(
     assert fails({"rc": 0, "stdout": ""})
     assert fails({"rc": 2, "stdout": ""})
     assert not any(fails(answer) for answer in good)
+
+
+def test_munged_of_a_node_in_the_cloud_has_the_threads_of_the_role_munge() -> None:
+    """Its image has no file with the role's options."""
+    folder = ROOT / "roles/cloud_node/files/etc/systemd/system/munge.service.d"
+    options = re.findall("OPTIONS=(.*)", (folder / "20-muster-node.conf").read_text("utf-8"))
+    assert options == [f"--num-threads={defaults_of('munge')['munge_threads']}"]

@@ -367,11 +367,6 @@ def test_only_hosts_whose_address_is_a_number_get_a_line_in_etc_hosts() -> None:
     ]
 
 
-def test_the_controller_s_munged_has_more_threads() -> None:
-    assert variables(changed(), "access")["munge_threads"] == 10
-    assert variables(changed(), "cpu-01")["munge_threads"] == 2
-
-
 def test_people_log_in_by_ssh_where_they_may_be() -> None:
     people = {"users": {"people": {"ada": {"uid": 20001}}}}
     assert variables(changed(**people), "access")["users_no_login"] == []
