@@ -476,6 +476,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     loads_modules = cluster.software.modules and host.is_in(*_ROLES["lmod"].hosts)
     units = {
         "munge": True,
+        "muster-munge": host.is_in("controller", "database"),
         "chrony": True,
         "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
         "sssd": cluster.users.directory,

@@ -29,13 +29,13 @@ def test_second_run_changes_nothing(split: Lab) -> None:
 
 def test_each_machine_runs_its_own_daemons_only(split: Lab) -> None:
     daemons = {
-        "split-ctl": {"munge", "slurmctld"},
-        "split-db": {"mariadb", "munge", "slurmdbd"},
+        "split-ctl": {"munge", "muster-munge", "slurmctld"},
+        "split-db": {"mariadb", "munge", "muster-munge", "slurmdbd"},
         "split-storage": {"munge"},
         "split-login": {"munge", "sackd"},
         "split-cpu-01": {"munge", "slurmd"},
     }
-    names = "munge mariadb slurmdbd slurmctld sackd slurmd slurmrestd"
+    names = "munge muster-munge mariadb slurmdbd slurmctld sackd slurmd slurmrestd"
     for host, wanted in daemons.items():
         states = split.on(host, f"systemctl is-active {names}", check=False).split()
         active = {

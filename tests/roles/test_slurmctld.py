@@ -71,6 +71,64 @@ def test_slurmctld_does_not_run_as_root(host):
     assert host.process.get(pid=pid).user == "slurm"
 
 
+SILENT = """
+import socket, time
+held = [socket.socket(socket.AF_UNIX) for _ in range(60)]
+for one in held:
+    one.connect("/run/munge/munge.socket.2")
+time.sleep(600)
+"""
+MUNGED = "/run/muster-munge"
+"""Folder of the socket of the munged that users don't reach."""
+
+
+@pytest.fixture
+def busy_munged(host):
+    """Have ada hold 60 connections to the munged of all users, which answers nobody meanwhile."""
+    host.check_output("systemd-run --unit=silent --uid=ada python3 -c %s", SILENT)
+    asked = "timeout 1 munge --no-input >/dev/null; echo $?"
+    try:
+        assert wait_for(host, asked, "124") == "124"
+        yield
+    finally:
+        host.run("systemctl stop silent")
+        assert wait_for(host, asked, "0") == "0"
+
+
+def in_place_of_munge(host):
+    """Return the folder that slurmctld sees as /run/munge."""
+    pid = host.check_output("systemctl show slurmctld --property=MainPID --value")
+    return host.check_output(f"stat --format=%d:%i /proc/{pid}/root/run/munge")
+
+
+def test_a_user_who_stops_munged_does_not_stop_slurmctld(host, busy_munged):
+    asked = host.run(f"timeout 1 munge --no-input --socket={MUNGED}/munge.socket.2")
+    assert asked.rc == 0, asked.stderr
+    # As root, by the socket that slurmctld has.
+    pid = host.check_output("systemctl show slurmctld --property=MainPID --value")
+    ping = host.run(f"timeout 3 nsenter --target={pid} --mount scontrol ping")
+    assert ping.stdout == f"Slurmctld(primary) at {name(host)} is UP\n"
+
+
+def test_a_user_does_not_reach_the_munged_of_slurmctld(host):
+    refused = host.run(f"{ADA} munge --no-input --socket={MUNGED}/munge.socket.2")
+    assert refused.rc != 0
+    assert "Permission denied" in refused.stderr
+
+
+def test_a_new_munged_leaves_slurmctld_its_own(host):
+    """Its folder is mounted over one that the unit of the users' munged makes and removes."""
+    own = host.check_output(f"stat --format=%d:%i {MUNGED}")
+    started = "systemctl show --property=InvocationID --value muster-munge"
+    for commands in ("restart munge", "stop munge; systemctl start munge"):
+        before = host.check_output(started)
+        host.check_output(f"systemctl {commands}")
+        assert in_place_of_munge(host) == own
+        # The key may be another one now.
+        up = f"[ $({started}) = {before} ] || systemctl is-active muster-munge"
+        assert wait_for(host, up, "active") == "active"
+
+
 def test_the_queue_is_closed_to_others(host):
     refused = host.run(f"{ADA} ls /var/lib/slurm/slurmctld")
     assert "Permission denied" in refused.stderr

@@ -102,6 +102,15 @@ def test_the_daemon_runs_as_slurm_and_comes_back_after_a_boot(host):
     assert host.file("/run/slurmdbd/slurmdbd.pid").user == "slurm"
 
 
+def test_users_do_not_reach_its_munged(host):
+    """They can keep the one that they reach from answering."""
+    pid = host.check_output("systemctl show slurmdbd --property=MainPID --value")
+    seen = host.check_output(f"stat --format=%d:%i /proc/{pid}/root/run/munge /run/muster-munge")
+    assert len({*seen.split()}) == 1
+    folder = host.file("/run/muster-munge")
+    assert (folder.user, folder.group, folder.mode) == ("munge", "slurm", 0o750)
+
+
 LOSSES = [
     # As `systemctl restart nftables` does it.
     "nft flush ruleset",

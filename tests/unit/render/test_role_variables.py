@@ -546,7 +546,7 @@ def test_the_autoscaler_knows_slurm_s_resume_timeout() -> None:
 
 
 EVERYWHERE = {"munge", "chrony"}
-DATABASE = {"slurmdbd", "muster-slurmdbd-keeper"}
+DATABASE = {"slurmdbd", "muster-slurmdbd-keeper", "muster-munge"}
 CONTROL = {"slurmctld", "mariadb"} | DATABASE
 OWN_FILE_SYSTEMS = {"muster-file-systems"}
 GUARD = {"muster-guard", "muster-guard-keeper"}
@@ -557,7 +557,7 @@ GUARD = {"muster-guard", "muster-guard-keeper"}
     [
         ("machines", "access", CONTROL | OWN_FILE_SYSTEMS),
         ("machines", "cpu-01", {"slurmd"}),
-        ("no database", "access", {"slurmctld"} | OWN_FILE_SYSTEMS),
+        ("no database", "access", {"slurmctld", "muster-munge"} | OWN_FILE_SYSTEMS),
         ("database elsewhere", "access", {"slurmctld"} | DATABASE | OWN_FILE_SYSTEMS),
         ("demo", "lab-access", CONTROL),
         ("nvidia", "cpu-01", {"slurmd"}),
