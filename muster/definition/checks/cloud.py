@@ -142,12 +142,13 @@ def vms_without_cloud(d: Definition) -> Iterator[Finding]:
 def system_in_the_cloud(d: Definition) -> Iterator[Finding]:
     """A system in the cloud whose SLURM lets jobs get the token of their VM."""
     # User-managed I/O, which 22.05 no longer has: slurmstepd makes a task's socket as root, and the
-    # guard of the metadata server knows a socket by who made it.
+    # guard of the metadata server knows a socket by who made it. Not by `slurm_version`: the image
+    # has the archive's packages alone (roles/slurm/tasks/install.yml).
     if d.cluster.cloud is not None and d.cluster.os == "ubuntu-22.04":
         yield Finding(
             ("os",),
-            "SLURM 21.08 of ubuntu-22.04 hands jobs a connection of root's, by which they get the "
-            "token of their VM",
+            "VMs of ubuntu-22.04 get its archive's SLURM 21.08, which hands jobs a connection of "
+            "root's, by which they get the token of their VM",
             "take ubuntu-24.04, debian-12 or debian-13",
         )
 
