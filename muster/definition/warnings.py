@@ -184,18 +184,26 @@ def _unbounded_jobs(definition: Definition) -> Iterator[str]:
 
 
 def _coordinators(cluster: Cluster) -> Iterator[str]:
-    """Coordinators where it is not known whether they can make themselves more.
+    """Coordinators where they may be able to make themselves more.
 
     No error: the package may have the fix.
     """
     having = [name for name, account in cluster.accounts.items() if account.coordinators]
+    if not having:
+        return
     is_packaged = cluster.slurm_version == PACKAGED_SLURM[cluster.os]
-    if having and is_packaged and cluster.os.startswith("ubuntu-"):
+    if is_packaged and cluster.os.startswith("ubuntu-"):
         yield (
             f"accounts.{having[0]}.coordinators: where slurmdbd lacks the fix of CVE-2025-43904 "
             "a coordinator can become an administrator of SLURM, and whether that of "
             f"{cluster.os} has it is not known; look for it in `apt changelog slurmdbd`, or take "
             "`coordinators` out"
+        )
+    elif not is_packaged and cluster.slurm_version < "23.11":
+        yield (
+            f"accounts.{having[0]}.coordinators: SchedMD has no fix of CVE-2025-43904 for SLURM "
+            f"{cluster.slurm_version}, and without it a coordinator can become an administrator of "
+            "SLURM; unless your packages have a fix of their own, take `coordinators` out"
         )
 
 
