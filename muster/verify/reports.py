@@ -21,7 +21,9 @@ def problems(hosts: Reports) -> Iterator[str]:
     """Yield a sentence for each of the other reports."""
     for host, report in hosts.items():
         field = _wrong(report)
-        if field is not None:
+        if report == {}:  # what the role verify has for a host without one
+            yield f"{host}: it gave no report; run again"
+        elif field is not None:
             yield (
                 f"{host}: its report can't be right: {field} is missing or of another type; find "
                 "out who changed programs there, or install the host again"

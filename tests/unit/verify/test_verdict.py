@@ -183,6 +183,13 @@ def test_so_does_one_that_is_none() -> None:
     assert noted(reports) == []
 
 
+def test_who_gave_no_report_is_not_suspected() -> None:
+    """The role verify has an empty one for a host without."""
+    reports: dict[str, Any] = {**hosts(), "lab-cpu-02": {}}
+    assert said(reports) == ["lab-cpu-02: it gave no report; run again"]
+    assert noted(reports) == []
+
+
 def test_a_clock_of_many_digits_is_none() -> None:
     assert "clock is missing" in said(hosts(lab_cpu_01={"clock": 10**400}))[0]
 
