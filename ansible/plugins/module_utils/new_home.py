@@ -14,6 +14,9 @@ MOUNTINFO = "/proc/self/mountinfo"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
+# Lower numbers are the system's (Debian policy 9.2.2).
+FIRST_PERSON = 1000
+
 
 def make_home(path: str, uid: int, gid: int) -> None:
     """Make a home from /etc/skel; it appears complete or not at all."""
@@ -78,6 +81,11 @@ def mounts_of_people() -> set[str]:
     """
     with open(MOUNTINFO, "rb") as table:
         rows = [line.partition(b" - ") for line in table]
-    # Those of the host itself have user_id=0.
-    theirs = re.compile(rb"fuse.*[ ,]user_id=[1-9]")
-    return {os.fsdecode(row.split(b" ")[4]) for row, _, of in rows if theirs.match(of)}
+    return {os.fsdecode(row.split(b" ")[4]) for row, _, of in rows if _is_of_a_person(of)}
+
+
+def _is_of_a_person(of: bytes) -> bool:
+    """Whether type, source and options of a mount are those of a person's program."""
+    options = of.rpartition(b" ")[2]
+    owner = re.search(rb"\buser_id=(\d+)", options)
+    return of.startswith(b"fuse") and owner is not None and int(owner[1]) >= FIRST_PERSON

@@ -26,6 +26,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.mount_table import (
     silent,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.new_home import (
+    FIRST_PERSON,
     is_mounted,
     make_home,
     mounts_of_people,
@@ -159,9 +160,6 @@ OF_SERVERS = ("nfs", "ceph", "fuse.", "cifs", "smb3", "lustre", "gpfs", "beegfs"
 
 # People who may not log in, as the role users wrote it last.
 NO_LOGIN = "/etc/security/muster-no-login"
-
-# Lower numbers are the system's (Debian policy 9.2.2).
-FIRST_PERSON = 1000
 
 # In the place of a home's owner: it is there, and root can't look at it.
 UNSEEN = -1

@@ -97,6 +97,27 @@ def test_homes_on_a_mount_wait_for_it(tmp_path, monkeypatch) -> None:
         assert people.is_mounted("/home") is there
 
 
+@pytest.mark.parametrize(
+    ("row", "is_theirs"),
+    [
+        ("fuse.x me rw,user_id=20001,group_id=20001", True),
+        ("fuseblk /dev/sdb1 rw,user_id=1000", True),
+        ("fuse.s3fs s3fs rw,user_id=998,group_id=998,allow_other", False),
+        ("fuse.ceph-fuse ceph-fuse rw,user_id=0,group_id=0,allow_other", False),
+        ("fuse.rclone a,user_id=20001 rw,user_id=998,group_id=998,allow_other", False),
+        ("nfs4 filer:/a,user_id=20001 rw", False),
+    ],
+)
+def test_only_what_people_have_mounted_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, is_theirs: bool
+) -> None:
+    """A service of the host mounts as its own account, and root can look there."""
+    table = tmp_path / "mountinfo"
+    monkeypatch.setattr(new_home, "MOUNTINFO", str(table))
+    table.write_bytes(STRANGE + f"97 22 0:53 / /project/ml rw shared:3 - {row}\n".encode())
+    assert ("/project/ml" in new_home.mounts_of_people()) is is_theirs
+
+
 def test_who_makes_no_homes_does_not_look_at_any(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
     monkeypatch.setattr(people, "owner_of", looked.append)
