@@ -58,23 +58,22 @@ READS = {
 _REPEATED = {"accounts": 0, "associations": 2}
 """Which field the last one repeats."""
 
-# In others sacctmgr and the database find those of somebody else: `x,bob` is two to sacctmgr, and
-# MariaDB takes an accent, or a blank at the end, for none.
-_NAME = re.compile(r"[A-Za-z0-9_.@+:/$][A-Za-z0-9_.@+:/$-]*")
+PLAIN = re.compile(r"[A-Za-z0-9_.@+:/$][A-Za-z0-9_.@+:/$-]*")
+"""Names that commands may have.
+
+In others sacctmgr and the database find those of somebody else: `x,bob` is two to sacctmgr, and
+MariaDB takes an accent, or a blank at the end, for none.
+"""
 _REMEDIES = {
-    "qos": "delete it (sacctmgr delete qos where name=NAME)",
+    "qos": "remove it from qos_table by SQL",
     "accounts": (
-        "give the account another text (sacctmgr modify account where name=NAME set "
-        "description=NAME organization=NAME) or delete it (sacctmgr delete account where "
-        "name=NAME; `show` in place of `delete` prints what that takes)"
+        "sacctmgr modify account where name=NAME set description=NAME organization=NAME gives the "
+        "account other texts; where a name has it, remove that from acct_table and "
+        "acct_coord_table by SQL"
     ),
-    "users": (
-        "take all users out of its account (sacctmgr delete user where account=ACCOUNT "
-        "cluster={cluster}), which the next run adds again if they are in the definition; `where "
-        "name=` may take others"
-    ),
+    "users": "remove it from user_table by SQL",
+    "associations": "remove it from {cluster}_assoc_table by SQL",
 }
-_REMEDIES["associations"] = _REMEDIES["users"]
 
 Association = tuple[str, str, str]
 """(user, account, partition); the partition is empty for all partitions."""
@@ -85,6 +84,7 @@ class Account:
     """An account on one cluster."""
 
     parent: str
+    """Empty where sacctmgr can't name it."""
     description: str
     organization: str
     fairshare: str
@@ -112,7 +112,7 @@ class State:
     accounts: dict[str, Account] = field(default_factory=dict)
     users: dict[str, User] = field(default_factory=dict)
     accounts_of_root: frozenset[str] = frozenset()
-    """Where user root has an association."""
+    """Where user root has an association, or somebody who is left out."""
     settings: dict[Association, Settings] = field(default_factory=dict)
     """Limits, QoS and shares of associations of users, by ASSOCIATION_FIELDS; none are left out."""
     qos: dict[str, Settings] = field(default_factory=dict)
@@ -123,20 +123,13 @@ class State:
     """Whether the slurmdbd has other clusters too, whose QoS are among these."""
     tres: frozenset[str] = frozenset()
     """The TRES that can have a limit."""
+    left_out: tuple[str, ...] = ()
+    """Associations and coordinators that sacctmgr can't name, for people."""
 
 
 def lower(text: str) -> str:
     """Return `text` in lower case as SLURM does it: ASCII letters only, whatever the locale."""
     return "".join(chr(ord(letter) + 32) if "A" <= letter <= "Z" else letter for letter in text)
-
-
-def _refused(what: str, cluster: str, row: str) -> RefusedError:
-    return RefusedError(
-        f"sacctmgr show {READS[what][1]} prints {row!r}, a row that can't be trusted: a "
-        "coordinator or an operator may have put a line end into a text, or chosen a name that "
-        "sacctmgr takes for others (sacctmgr show transactions says who it was); "
-        f"{_REMEDIES[what].format(cluster=cluster)}, and run again"
-    )
 
 
 def _rows(what: str, cluster: str, text: str) -> Iterator[list[str]]:
@@ -153,41 +146,52 @@ def _rows(what: str, cluster: str, text: str) -> Iterator[list[str]]:
         if what == "accounts" and len(row) > width:
             # A description may have bars.
             row[1:-3] = ["|".join(row[1:-3])]
-        right, names = len(row) == width, row[:1]
+        right = len(row) == width
         if right and what in _REPEATED:
             right = row[_REPEATED[what]] == row.pop()
         if right and what == "accounts":
             right = lower(row[0]) not in accounts
             accounts.add(lower(row[0]))
-            names += filter(None, row[-1].split(","))
-        elif what == "associations":
-            names += filter(None, row[1:3])
-        if what in _REMEDIES and not (right and all(map(_NAME.fullmatch, names))):
-            raise _refused(what, cluster, line)
+        if what in _REMEDIES and not right:
+            raise RefusedError(
+                "slurmdbd has a name or a text with a line end or a bar, so that sacctmgr show "
+                f"{READS[what][1]} prints the row {line!r} and others can't be trusted (sacctmgr "
+                f"show transactions says whose it is); {_REMEDIES[what].format(cluster=cluster)}; "
+                "then run again"
+            )
         yield row
 
 
 def parse(cluster: str, outputs: dict[str, str]) -> State:
     """Return the State that the outputs of READS describe (keys as in READS).
 
+    Names of accounts and users are in lower case: `Bob` is bob to sacctmgr.
+
     Raises:
-        RefusedError: a name or a text there can't be read.
+        RefusedError: a name or a text there breaks the rows.
 
     """
     rows = {name: list(_rows(name, cluster, text)) for name, text in outputs.items()}
-    texts = {row[0]: (row[1], row[2]) for row in rows["accounts"]}
-    coordinators = {row[0]: frozenset(filter(None, row[3].split(","))) for row in rows["accounts"]}
-    logins = {row[0]: (row[1], lower(row[2])) for row in rows["users"]}
+    texts = {lower(row[0]): (row[1], row[2]) for row in rows["accounts"]}
+    coordinators = {
+        lower(row[0]): frozenset(filter(None, lower(row[3]).split(","))) for row in rows["accounts"]
+    }
+    logins = {lower(row[0]): (lower(row[1]), lower(row[2])) for row in rows["users"]}
     accounts: dict[str, Account] = {}
     associations: dict[str, set[tuple[str, str]]] = {}
     settings: dict[Association, Settings] = {}
     accounts_of_root: set[str] = set()
     qos_of_root = ""
-    spelt: dict[str, str] = {}
-    for account, user, partition, parent, *values in rows["associations"]:
-        # `Bob` is bob to sacctmgr.
-        if spelt.setdefault(lower(user), user) != user:
-            raise _refused("associations", cluster, f"{account}|{user}")
+    left_out: list[str] = []
+    for row in rows["associations"]:
+        account, user, parent = lower(row[0]), lower(row[1]), lower(row[3])
+        partition, values = row[2], row[4:]
+        names = [account, *filter(None, (user, partition))]
+        if not all(map(PLAIN.fullmatch, names)):
+            left_out.append(f"association {'|'.join(names)!r}")
+            # What holds it stays, as it does for user root.
+            accounts_of_root |= {account, parent}
+            continue
         of_row = parsed(ASSOCIATION_FIELDS, values)
         if user == ROOT:
             accounts_of_root.add(account)
@@ -199,12 +203,17 @@ def parse(cluster: str, outputs: dict[str, str]) -> State:
             qos_of_root = of_row.get((QOS_LIST, ""), "")
         else:
             fairshare = of_row.pop((FAIRSHARE, ""), ASSOCIATION_FIELDS[FAIRSHARE].default)
+            of_account = coordinators.get(account, frozenset())
+            nameable = frozenset(filter(PLAIN.fullmatch, of_account))
+            left_out += [
+                f"coordinator {who!r} of {account}" for who in sorted(of_account - nameable)
+            ]
             accounts[account] = Account(
-                parent,
+                parent if PLAIN.fullmatch(parent) else "",
                 *texts.get(account, ("", "")),
                 fairshare,
                 of_row,
-                coordinators.get(account, frozenset()),
+                nameable,
             )
     users = {
         user: User(*logins.get(user, ("", "none")), frozenset(pairs))
@@ -221,6 +230,7 @@ def parse(cluster: str, outputs: dict[str, str]) -> State:
         qos_of_root=qos_of_root,
         has_other_clusters=bool(clusters - {lower(cluster)}),
         tres=frozenset("/".join(filter(None, row)) for row in rows["tres"]),
+        left_out=tuple(left_out),
     )
 
 

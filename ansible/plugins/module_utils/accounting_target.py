@@ -16,6 +16,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits imp
 )
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
     NORMAL,
+    PLAIN,
     Association,
     State,
     qos_of,
@@ -48,8 +49,8 @@ def unlisted(current: State, wish: State) -> tuple[set[str], set[Association]]:
 
 
 def unlisted_qos(current: State, wish: State) -> set[str]:
-    """Return the QoS that are there and not wanted, but for SLURM's own."""
-    return set(current.qos) - set(wish.qos) - {NORMAL}
+    """Return the QoS that are there and not wanted, but for SLURM's own and what it can't name."""
+    return set(filter(PLAIN.fullmatch, current.qos)) - set(wish.qos) - {NORMAL}
 
 
 def target(
@@ -197,7 +198,10 @@ def _with_settings(
             for association, of_it in settings.items()
             if (left := without_qos(of_it, removed))
         },
-        qos={name: without_qos(settings, removed) for name, settings in qos.items()},
+        qos={
+            name: without_qos(settings, removed) if PLAIN.fullmatch(name) else settings
+            for name, settings in qos.items()
+        },
     )
     return _without_lost_defaults(goal, current, wish)
 

@@ -224,7 +224,7 @@ def ordered(accounts: dict[str, Account]) -> list[str]:
     done: list[str] = []
     left = list(accounts)
     while left:
-        ready = [name for name in left if accounts[name].parent in (ROOT, *done)]
+        ready = [name for name in left if accounts[name].parent in (ROOT, "", *done)]
         if not ready:
             name = left[0]
             raise RefusedError(

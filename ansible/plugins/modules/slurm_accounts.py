@@ -65,8 +65,9 @@ description:
     in MiB) and so are flags (C(Flags={DenyOnLimit: true})), names are lists, a job's longest time
     is in minutes. A limit that is not given and was set by hand is kept, and named in a warning,
     unless O(prune) is true.
-  - Coordinators may give accounts and users any name and text. The module refuses those that
-    sacctmgr would take for others, and line ends, with the row and the command that removes it.
+  - Coordinators may give accounts and users any name and text. Associations and coordinators with
+    names that sacctmgr would take for others are left as they are, and named in a warning. Where a
+    line end or a bar breaks the rows that are read, the module refuses, with the row.
   - In check mode, where slurmdbd does not answer, a warning says so and nothing is shown as to be
     made. Before its first run, without C(/etc/slurm/slurmdbd.conf), all is.
   - If slurmdbd stops answering while the module changes things, the error names the commands that
@@ -392,6 +393,11 @@ def change(module: AnsibleModule, options: Params) -> None:
             kept=[],
             deferred=[],
             diff=[],
+        )
+    if current.left_out:
+        module.warn(
+            f"{cluster}: left as they are, as sacctmgr can't name them or would take them for "
+            f"others: {', '.join(current.left_out)}"
         )
     current, wish, deferred = with_known_tres(module, slurmdbd, current, wish)
     goal, busy, draining = decide(slurmdbd, current, wish, prune, options["drain_qos"])

@@ -1,6 +1,7 @@
 """What slurm_accounts reads from sacctmgr, decides and runs, as data; no slurmdbd."""
 
 import fcntl
+import re
 import subprocess
 from pathlib import Path
 
@@ -215,33 +216,150 @@ UNTRUSTED = {
     ),
     "one account twice": ("accounts", row("zzz", "x") + row("ZZZ", "x"), "ZZZ|x|x||ZZZ"),
     "a coordinator with a line end": ("accounts", row("zzz", "x", "eve\nghost|bo"), "zzz|x|x|eve"),
-    "a list as a user": ("users", "x,bob|zzz|None\n", "x,bob|zzz|None"),
-    "a list as a user of an account": ("associations", user_row("x,bob"), user_row("x,bob")[:-1]),
-    "another spelling of a user": ("associations", user_row("Ada"), "zzz|Ada"),
-    "an accent, which MariaDB takes for none": (
-        "associations",
-        user_row("\u00e1da"),
-        user_row("\u00e1da")[:-1],
-    ),
     "a partition that makes rows": (
         "associations",
         user_row("eve", partition=f"a||1||{NO_LIMITS}a\n{user_row('bo', 'lab-test')}zzz|eve|a"),
         f"zzz|eve|a||1||{NO_LIMITS}a||1||{NO_LIMITS}a",
     ),
-    "a QoS that is an option": ("qos", "-x|0" + "|" * 18 + "\n", "-x|0" + "|" * 18),
+    "a user with a bar": ("users", "x|y|zzz|None\n", "x|y|zzz|None"),
+    "a QoS with a line end": ("qos", "x\ny|0" + "|" * 18 + "\n", "x"),
+}
+REMEDIES = {
+    "accounts": "sacctmgr modify account where name=NAME set description=NAME organization=NAME",
+    "users": "remove it from user_table by SQL",
+    "associations": "remove it from lab_assoc_table by SQL",
+    "qos": "remove it from qos_table by SQL",
 }
 
 
 @pytest.mark.parametrize("case", UNTRUSTED)
-def test_a_row_that_a_coordinator_forged_is_refused_with_the_remedy(case):
+def test_a_row_that_a_line_end_or_a_bar_breaks_is_refused_with_the_remedy(case):
     what, forged, named = UNTRUSTED[case]
     has = OUTPUT["24.11"]
     with pytest.raises(RefusedError) as refused:
         parse("lab", has | {what: has[what] + forged})
     said = str(refused.value)
-    assert f" prints {named!r}, a row that can't be trusted: a coordinator or an " in said
-    assert "; " in said and "\n" not in said
-    assert said.endswith(", and run again")
+    assert said.startswith("slurmdbd has a name or a text with a line end or a bar, so that ")
+    assert f" prints the row {named!r} and others can't be trusted (" in said
+    assert f"); {REMEDIES[what]}" in said and "\n" not in said
+    assert said.endswith("; then run again")
+
+
+def test_the_remedy_for_a_text_with_a_line_end_works():
+    has = OUTPUT["24.11"]
+    texts = {"description": "x\ny", "organization": "a\nb"}
+
+    def read():
+        forged = row("zzz", texts["description"], organization=texts["organization"])
+        return parse("lab", has | {"accounts": has["accounts"] + forged})
+
+    with pytest.raises(RefusedError) as refused:
+        read()
+    command = re.search(
+        r"sacctmgr modify account where name=NAME set (.*?) gives", str(refused.value)
+    )
+    texts |= dict(word.replace("NAME", "zzz").split("=") for word in command[1].split())
+    assert read() == parse("lab", has)
+
+
+NOT_HERE = {
+    "a user of a list of names": ("users", "x,bob||None\n"),
+    "a user with a quote": ("users", "o'brien|physics|Administrator\n"),
+    "an account with a blank, and its coordinator": (
+        "accounts",
+        row("phys dept", "x", "dom\\ada"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_HERE)
+@pytest.mark.parametrize("prune", [False, True])
+def test_names_that_this_cluster_does_not_use_are_not_looked_at(case, prune):
+    what, more = NOT_HERE[case]
+    has = OUTPUT["24.11"]
+    current = parse("lab", has | {what: has[what] + more})
+    assert current == parse("lab", has)
+    goal = target(current, wanted(SETTLED, AS_IT_IS), prune)
+    assert plan("lab", current, goal) == []
+
+
+def account_row(name, parent):
+    return f"{name}|||{parent}|1||{NO_LIMITS}\n"
+
+
+def pruned(associations, **others):
+    """Return the State with more associations, and the commands of a run that prunes."""
+    has = OUTPUT["24.11"]
+    current = parse("lab", has | others | {"associations": has["associations"] + associations})
+    goal = target(current, wanted(SETTLED, AS_IT_IS), prune=True)
+    return current, [" ".join(words) for words in plan("lab", current, goal)]
+
+
+ZZZ = account_row("zzz", "root")
+LEFT_OUT = {
+    "a list as a user": (ZZZ + user_row("x,bob"), "association 'zzz|x,bob'"),
+    "an accent, which MariaDB takes for none": (
+        ZZZ + user_row("\u00e1da"),
+        "association 'zzz|\u00e1da'",
+    ),
+    "what is no UTF-8": (ZZZ + user_row("bob\\xff"), "association 'zzz|bob\\\\xff'"),
+    "a user in an account of such a name": (
+        user_row("ada", "lab-test,other"),
+        "association 'lab-test,other|ada'",
+    ),
+    "an account below another": (
+        ZZZ + account_row("phys dept", "zzz"),
+        "association 'phys dept'",
+    ),
+    "a list as a partition": (
+        ZZZ + user_row("ada", partition="a,b"),
+        "association 'zzz|ada|a,b'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_an_association_that_sacctmgr_can_t_name_is_left_as_it_is(case):
+    associations, named = LEFT_OUT[case]
+    current, commands = pruned(associations)
+    assert current.left_out == (named,)
+    assert commands == []
+
+
+def test_an_account_below_one_that_sacctmgr_can_t_name_is_pruned():
+    associations = account_row("phys dept", "root") + account_row("zzz", "phys dept")
+    assert pruned(associations)[1] == ["delete account where name=zzz cluster=lab"]
+
+
+def test_an_account_that_was_moved_below_one_that_sacctmgr_can_t_name_comes_back():
+    has = OUTPUT["24.11"]["associations"].replace("other|||root|", "other|||phys dept|")
+    current = parse("lab", OUTPUT["24.11"] | {"associations": has})
+    goal = target(current, wanted(SETTLED, AS_IT_IS))
+    assert plan("lab", current, goal) == [
+        ["modify", "account", "where", "name=other", "cluster=lab", "set", "parent=root"]
+    ]
+
+
+def test_another_spelling_of_a_user_is_the_user():
+    assert pruned(ZZZ + user_row("Ada"))[1] == [
+        "delete user where name=ada cluster=lab account=zzz",
+        "delete account where name=zzz cluster=lab",
+    ]
+
+
+def test_a_coordinator_that_sacctmgr_can_t_name_is_left():
+    accounts = OUTPUT["24.11"]["accounts"].replace("|lab||", "|lab|alan,dom\\ada|")
+    current, commands = pruned("", accounts=accounts)
+    assert current.left_out == ("coordinator 'dom\\\\ada' of lab-test",)
+    assert commands == ["delete coordinator account=lab-test names=alan"]
+
+
+def test_a_qos_that_sacctmgr_can_t_name_is_left():
+    has = OUTPUT["24.11"]
+    qos = has["qos"] + f"50%|0|00:00:00|old|cluster||1.0{'|' * 14}\n"
+    assert pruned("", qos=qos)[1] == []
+    old = f"old|0|00:00:00||cluster||1.0{'|' * 14}\n"
+    assert pruned("", qos=qos + old)[1] == ["delete qos where name=old"]
 
 
 def test_a_description_with_bars_is_read():
@@ -364,19 +482,23 @@ def test_an_error_with_exit_code_0_is_an_error(talk):
 def test_a_forged_row_is_not_said_to_be_silence(talk):
     fake = FakeSlurmdbd("24.11")
     fake.outputs = fake.outputs | {"accounts": row("zzz", "x\ny")}
-    with pytest.raises(RefusedError, match=r"^sacctmgr show account prints 'zzz\|x', "):
+    with pytest.raises(RefusedError, match=r" account prints the row 'zzz\|x' and "):
         talk(fake).first_state()
 
 
-def test_what_is_no_utf_8_is_no_name(run_module, stand_ins):
-    sacctmgr = "[ $3 != user ] || printf 'bob\\377|zzz|None\\n'"
+def test_what_is_left_as_it_is_is_said_in_a_warning(run_module, stand_ins):
+    association = user_row("bob\\377").replace("\n", "\\n")
+    sacctmgr = f"[ $3 != association ] || printf '{association}'"
     outcome = run_module(
         "slurm_accounts",
         {"cluster": "lab", "host": "db1"},
         check=True,
         env={"PATH": stand_ins({"sacctmgr": sacctmgr})},
     )
-    assert outcome["msg"].startswith("sacctmgr show user prints 'bob\\\\xff|zzz|None', a row ")
+    assert outcome["warnings"][0]["event"]["msg"] == (
+        "lab: left as they are, as sacctmgr can't name them or would take them for others: "
+        r"association 'zzz|bob\\xff'"
+    )
 
 
 def test_a_command_that_hangs_is_an_answer_too(talk):
