@@ -129,6 +129,7 @@ class ProjectMember(Member):
     kind = "projects/iAMMember:IAMMember"
     product = "resource_manager"
     batched = True
+    deletes_first = True
     target = {"project": Field(local=True, replace=True, same=same_name)}
 
     def path(self, inputs: Mapping[str, Any]) -> str:

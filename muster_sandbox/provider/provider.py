@@ -112,13 +112,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         replaces = [change.path for change in differences if change.replace]
         name = mapping.named_by
         explicit = bool(name) and name in news and name not in raw.get(DEFAULTS, [])
+        blocks = mapping.deletes_first or (explicit and news[name] == state.get(name))
         response = provider_pb2.DiffResponse
         return response(
             changes=response.DIFF_SOME if differences else response.DIFF_NONE,
             diffs=sorted({change.name for change in differences}),
             replaces=replaces,
             # A resource with an explicit name blocks its replacement: delete it first.
-            deleteBeforeReplace=bool(replaces) and explicit and news[name] == state.get(name),
+            deleteBeforeReplace=bool(replaces) and blocks,
             detailedDiff={change.path: detail(change) for change in differences},
             hasDetailedDiff=True,
         )

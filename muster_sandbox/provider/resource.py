@@ -48,6 +48,10 @@ class Resource:
     named_by: ClassVar[str | None] = "name"
     """The input that gets a generated value if the program gives none."""
 
+    deletes_first: ClassVar[bool] = False
+    """Whether a replacement first deletes the old one: DeleteBeforeReplace in pulumi-gcp's
+    provider/resources.go. The program's own `delete_before_replace` goes first."""
+
     def __init__(self, rest: Rest) -> None:
         self.rest = rest
 

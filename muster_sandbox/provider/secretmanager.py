@@ -18,6 +18,7 @@ class Secret(Resource):
     kind = "secretmanager/secret:Secret"
     product = "secret_manager"
     named_by = "secretId"
+    deletes_first = True
     fields = {
         "annotations": Field(),
         "deletionProtection": Field(local=True, default=False),

@@ -43,6 +43,9 @@ class Rights(pulumi.ComponentResource):
     ) -> None:
         super().__init__("muster:gcp:Rights", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)
+        # The provider would delete a grant first when its condition changes (DeleteBeforeReplace in
+        # its resources.go), and the controller had no rights until Google knows the new one.
+        until_new = pulumi.ResourceOptions(parent=self, delete_before_replace=False)
         names = args.names
 
         def role(purpose: str, title: str, permissions: Sequence[str]) -> pulumi.Output[str]:
@@ -69,7 +72,7 @@ class Rights(pulumi.ComponentResource):
                     role=path,
                     member=args.controller,
                     condition={"title": title, "expression": expression} if expression else None,
-                    opts=inside,
+                    opts=until_new,
                 )
         uses = role("uses", "puts nodes into its subnet, under their account", USES)
         gcp.compute.SubnetworkIAMMember(
