@@ -63,12 +63,13 @@ def test_needrestart_skips_the_daemons_of_the_cluster(host):
         "  print $unit, ' ', $restart, qq(\\n); }"
     )
     units = (
-        "slurmd.service slurmctld.service munge.service mariadb.service dbus.service cron.service"
+        "slurmd.service slurmctld.service munge.service muster-munge.service mariadb.service"
+        " dbus.service cron.service"
     )
     answer = host.run("perl -e %s " + units, program)
     assert answer.rc == 0, answer.stderr
     kept = [line.split()[0] for line in answer.stdout.splitlines() if line.endswith(" 0")]
-    assert kept == units.split()[:5]
+    assert kept == units.split()[:6]
 
 
 def test_unattended_upgrades_skips_the_packages_of_the_cluster(host):

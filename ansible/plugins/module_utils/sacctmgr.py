@@ -28,7 +28,7 @@ COMMAND_SECONDS = 60
 NAMED_IN_A_MESSAGE = 20
 """Jobs, or commands."""
 SLURMDBD_CONF = "/etc/slurm/slurmdbd.conf"
-REMEDY = "start it there (systemctl status slurmdbd, systemctl status munge) and run again"
+REMEDY = "start it there (systemctl status slurmdbd, systemctl status muster-munge) and run again"
 
 
 class NoAnswerError(RefusedError):

@@ -56,7 +56,7 @@ def test_a_check_says_what_it_could_not_read_and_shows_nothing_as_to_be_made(
         f"slurmdbd on {more.get('host', 'localhost')}:6819 does not answer (sacctmgr: error: "
         "slurm_persist_conn_open: Connection refused), so QoS, accounts and limits could not be "
         "read and what a run would change of them is not shown; start it there (systemctl status "
-        "slurmdbd, systemctl status munge) and run again"
+        "slurmdbd, systemctl status muster-munge) and run again"
     )
 
 
@@ -84,7 +84,7 @@ def test_a_run_fails_with_the_remedy(run_module, stand_ins, tmp_path):
         before=before(tmp_path, configured=True),
     )
     assert outcome["msg"].startswith("slurmdbd on localhost:6819 did not answer within 0 s (")
-    assert outcome["msg"].endswith("systemctl status munge) and run again")
+    assert outcome["msg"].endswith("systemctl status muster-munge) and run again")
 
 
 class DyingSlurmdbd:
@@ -133,7 +133,7 @@ def test_slurmdbd_that_dies_half_way_is_said_with_what_was_done_and_what_was_not
         f"cluster lab; {ADD.format('a')}; not done, or not known to be: {ADD.format('b')}; add "
         "user name=ada account=a cluster=lab defaultaccount=a; add user name=bob account=b "
         "cluster=lab defaultaccount=b; start it there (systemctl status slurmdbd, systemctl status "
-        "munge) and run again"
+        "muster-munge) and run again"
     )
     # The commands after it are not tried: each would wait for its bound.
     assert [line for line in asked if line.startswith("add user")] == []
