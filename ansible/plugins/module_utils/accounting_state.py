@@ -125,6 +125,8 @@ class State:
     """The TRES that can have a limit."""
     left_out: tuple[str, ...] = ()
     """Associations and coordinators that sacctmgr can't name, for people."""
+    qos_of_left_out: frozenset[str] = frozenset()
+    """QoS that settings of these associations name."""
 
 
 def lower(text: str) -> str:
@@ -183,16 +185,18 @@ def parse(cluster: str, outputs: dict[str, str]) -> State:
     accounts_of_root: set[str] = set()
     qos_of_root = ""
     left_out: list[str] = []
+    qos_of_left_out: set[str] = set()
     for row in rows["associations"]:
         account, user, parent = lower(row[0]), lower(row[1]), lower(row[3])
-        partition, values = row[2], row[4:]
+        partition, of_row = row[2], parsed(ASSOCIATION_FIELDS, row[4:])
         names = [account, *filter(None, (user, partition))]
         if not all(map(PLAIN.fullmatch, names)):
             left_out.append(f"association {'|'.join(names)!r}")
             # What holds it stays, as it does for user root.
             accounts_of_root |= {account, parent}
+            lists = ",".join(of_row.get((key, ""), "") for key in (QOS_LIST, DEFAULT_QOS))
+            qos_of_left_out |= {name.lstrip("+-") for name in lists.split(",")}
             continue
-        of_row = parsed(ASSOCIATION_FIELDS, values)
         if user == ROOT:
             accounts_of_root.add(account)
         elif user:
@@ -231,6 +235,7 @@ def parse(cluster: str, outputs: dict[str, str]) -> State:
         has_other_clusters=bool(clusters - {lower(cluster)}),
         tres=frozenset("/".join(filter(None, row)) for row in rows["tres"]),
         left_out=tuple(left_out),
+        qos_of_left_out=frozenset(qos_of_left_out),
     )
 
 

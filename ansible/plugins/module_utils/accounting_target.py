@@ -154,7 +154,7 @@ def _with_settings(
 ) -> State:
     """Return `goal` with limits and QoS: those that are wanted, and those set by hand."""
     removed = unlisted_qos(current, wish) if prune and not current.has_other_clusters else set()
-    removed -= draining
+    removed -= draining | current.qos_of_left_out
     accounts = dict(goal.accounts)
     for name, account in wish.accounts.items():
         before = current.accounts.get(name)

@@ -354,6 +354,19 @@ def test_a_coordinator_that_sacctmgr_can_t_name_is_left():
     assert commands == ["delete coordinator account=lab-test names=alan"]
 
 
+def test_a_name_of_two_coordinators_does_not_keep_them():
+    accounts = OUTPUT["24.11"]["accounts"].replace("|lab||", "|lab|ada,eve|")
+    current, commands = pruned(ZZZ + user_row("ada,eve"), accounts=accounts)
+    assert current.left_out == ("association 'zzz|ada,eve'",)
+    assert commands == ["delete coordinator account=lab-test names=ada,eve"]
+
+
+def test_qos_of_an_association_that_is_left_are_left():
+    qos = "".join(f"{name}|0|00:00:00||cluster||1.0{'|' * 14}\n" for name in ("a", "b", "c", "d"))
+    left = f"phys dept|||root|1|+b,-a|c{NO_LIMITS}\n"
+    assert pruned(left, qos=OUTPUT["24.11"]["qos"] + qos)[1] == ["delete qos where name=d"]
+
+
 def test_a_qos_that_sacctmgr_can_t_name_is_left():
     has = OUTPUT["24.11"]
     qos = has["qos"] + f"50%|0|00:00:00|old|cluster||1.0{'|' * 14}\n"
