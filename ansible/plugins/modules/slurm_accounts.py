@@ -407,7 +407,8 @@ def change(module: AnsibleModule, options: Params) -> None:
     kept = described(*unlisted(goal, wish), unlisted_qos(goal, wish)) + by_hand(goal, wish)
     if kept and prune:
         module.warn(
-            f"{cluster}: kept, for jobs, user root or other clusters use them: {', '.join(kept)}"
+            f"{cluster}: kept, for jobs, user root, other clusters or what is left as it is use "
+            f"them: {', '.join(kept)}"
         )
     elif kept and options["slurmctld_runs"]:
         module.warn(

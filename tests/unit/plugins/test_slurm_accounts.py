@@ -500,18 +500,20 @@ def test_a_forged_row_is_not_said_to_be_silence(talk):
 
 
 def test_what_is_left_as_it_is_is_said_in_a_warning(run_module, stand_ins):
-    association = user_row("bob\\377").replace("\n", "\\n")
-    sacctmgr = f"[ $3 != association ] || printf '{association}'"
+    associations = (ZZZ + user_row("bob\\377")).replace("\n", "\\n")
+    sacctmgr = f"[ $3 != association ] || printf '{associations}'"
     outcome = run_module(
         "slurm_accounts",
-        {"cluster": "lab", "host": "db1"},
+        {"cluster": "lab", "host": "db1", "prune": True},
         check=True,
-        env={"PATH": stand_ins({"sacctmgr": sacctmgr})},
+        env={"PATH": stand_ins({"sacctmgr": sacctmgr, "squeue": ":"})},
     )
-    assert outcome["warnings"][0]["event"]["msg"] == (
+    assert [warning["event"]["msg"] for warning in outcome["warnings"]] == [
         "lab: left as they are, as sacctmgr can't name them or would take them for others: "
-        r"association 'zzz|bob\\xff'"
-    )
+        r"association 'zzz|bob\\xff'",
+        "lab: kept, for jobs, user root, other clusters or what is left as it is use them: "
+        "account zzz",
+    ]
 
 
 def test_a_command_that_hangs_is_an_answer_too(talk):
