@@ -50,6 +50,15 @@ def test_a_slurmdbd_that_is_told_to_end_comes_back(host):
     assert wait_for(host, "ss -Hltn sport = :6819 | grep -c 6819", "1") == "1"
 
 
+def test_it_may_not_take_the_memory_of_others(host):
+    """It takes what a stranger's message announces, 1 GiB for each connection."""
+    shown = host.check_output("systemctl show --property=MemoryMax,MemorySwapMax slurmdbd")
+    memory = int(host.check_output("awk '/^MemTotal:/ {print $2}' /proc/meminfo")) * 1024
+    limits = dict(line.split("=") for line in shown.splitlines())
+    assert int(limits["MemoryMax"]) / memory == pytest.approx(0.4, abs=0.01)
+    assert limits["MemorySwapMax"] == "0"
+
+
 @pytest.fixture
 def their_server(host):
     """A second server of MariaDB on this host, with a database and a user for slurmdbd."""

@@ -18,10 +18,10 @@ from simkit import CALM_S, FAULTS, SimulatedRun
 from muster.autoscaler.reconcile import retry_policy
 
 pytestmark = pytest.mark.usefixtures("quiet")
-SHARDS, EACH = 4, 250
+SHARDS, EACH = 4, 125
 LENGTH_S = 600
 """So long faults occur in each schedule of `make test`, twice ResumeTimeout; else 900 s."""
-PROOF_SEEDS, PROOF_SHARDS = 3, 14
+PROOF_SEEDS, PROOF_SHARDS, PROOF_EACH = 3, 14, 250
 """Of `make proof`: 10,500 schedules."""
 SIMPLER_S = 120
 """After that a schedule that fails is not made simpler any more."""
@@ -149,7 +149,7 @@ def play_shard(
 
     @seed(own_seed + shard)
     @settings(
-        max_examples=EACH,
+        max_examples=PROOF_EACH,
         database=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
@@ -179,7 +179,7 @@ def play_shard(
         play()
     finally:
         record_property("faults", {kind: counts[kind] for kind in KINDS})
-    assert counts["runs"] >= EACH
+    assert counts["runs"] >= PROOF_EACH
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
