@@ -13,10 +13,24 @@ from muster.cli.definition_argument import definition_of, inventory_of
 from muster.cli.exit_codes import UNREACHED, WRONG
 from muster.cli.terminal import show as show_table
 from muster.verify.ansible_query import AskError, ask, reports_of
+from muster.verify.reports import Fields, has, is_count, is_flag, is_text, many, optional
 
 MIB = 2**20
 PROGRAM = "/usr/local/sbin/muster-cache"
 """Of the role fscache."""
+DISK: Fields = {"bytes": is_count, "free_bytes": is_count}
+FOLDER: Fields = {
+    "path": is_text,
+    "asked": is_flag,
+    "read_bytes": is_count,
+    "from_server_bytes": is_count,
+}
+FIELDS: Fields = {
+    "active": is_flag,
+    "disk": optional(has(DISK)),
+    "folders": many(has(FOLDER)),
+    "problem": is_text,
+}
 COLUMNS = ("node", "disk used", "folder", "cached", "read", "by the server", "spared")
 
 
@@ -38,7 +52,7 @@ def show(
         raise typer.Exit(UNREACHED)
     try:
         nodes = definition.hosts.groups["compute"]
-        replies = reports_of(ask(inventory, "cache.yml", nodes, "stdout"), PROGRAM)
+        replies = reports_of(ask(inventory, "cache.yml", nodes, "stdout"), PROGRAM, FIELDS)
     except AskError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(UNREACHED) from None

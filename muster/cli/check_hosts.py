@@ -8,7 +8,7 @@ from muster.cli.exit_codes import DONE, UNREACHED, WRONG
 from muster.definition import Definition, sources
 from muster.render import directory
 from muster.verify import hardware
-from muster.verify.ansible_query import AskError, ask
+from muster.verify.ansible_query import AskError, Found, ask, sound
 
 
 def run(inventory: Path, definition: Definition) -> int:
@@ -21,11 +21,9 @@ def run(inventory: Path, definition: Definition) -> int:
     def place(*path: str) -> str:
         return f"{document.file}:{document.line(('cluster', *path))}"
 
-    variables = {
-        "hardware_paths": hardware.paths(definition),
-        "hardware_people": directory.people(definition),
-        "hardware_groups": directory.groups(definition),
-    }
+    paths = hardware.paths(definition)
+    people, groups = directory.people(definition), directory.groups(definition)
+    variables = {"hardware_paths": paths, "hardware_people": people, "hardware_groups": groups}
     try:
         replies = ask(
             inventory, "hardware.yml", definition.hosts.groups["all"], "report", variables
@@ -34,18 +32,19 @@ def run(inventory: Path, definition: Definition) -> int:
         typer.echo(f"error: {error}", err=True)
         return UNREACHED
     reports = {host: result["report"] for host, result in replies.answers.items()}
-    comparison = hardware.compare(definition, reports, place)
+    found = sound(Found(reports, replies.unreached), hardware.fields(paths, people, groups))
+    comparison = hardware.compare(definition, found.answers, place)
     for note in comparison.notes:
         typer.echo(f"note: {note}")
-    for sentence in [*replies.unreached, *comparison.problems]:
+    for sentence in [*found.unreached, *comparison.problems]:
         typer.echo(sentence, err=True)
     if comparison.suggestions:
         typer.echo("\nAs the machines are, cluster.yml would say:")
         for text in comparison.suggestions:
             typer.echo(text)
-    if replies.unreached:
+    if found.unreached:
         return UNREACHED
     if comparison.problems:
         return WRONG
-    typer.echo(f"{inventory}: {len(reports)} hosts are as the definition says")
+    typer.echo(f"{inventory}: {len(found.answers)} hosts are as the definition says")
     return DONE

@@ -17,7 +17,7 @@ from muster.cli.definition_argument import INVENTORIES, definition_of, inventory
 from muster.cli.exit_codes import DONE, SILENT, UNREACHED, WRONG
 from muster.cli.host_programs import PROGRAMS, become
 from muster.definition import DefinitionError, load
-from muster.verify.ansible_query import AskError, ask
+from muster.verify.ansible_query import ENDED, AskError, ask, sound
 
 PROGRAM = "muster-job"
 _JOB = re.compile(r"([0-9]+(?:[_+][0-9]+)?)(?:_\[.*)?", re.ASCII)
@@ -36,9 +36,10 @@ class OwnController:
         number = number_of(job)
         typer.echo(f"asking {self.host}", err=True)
         try:
-            found = ask(self.inventory, "job.yml", [self.host], "stdout", {"job": number})
+            asked = ask(self.inventory, "job.yml", [self.host], "stdout", {"job": number})
         except AskError as error:
             raise _stop(str(error), UNREACHED) from None
+        found = sound(asked, ENDED)
         if found.unreached:
             raise _stop(found.unreached[0], UNREACHED)
         self._end(found.answers[self.host])

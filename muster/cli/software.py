@@ -4,7 +4,6 @@ The role `software` builds and publishes: `ansible/site.yml` with its tags. Its 
 muster-software on the controller knows the releases that are there.
 """
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.table import Table
 
+from muster.catalog import printable
 from muster.cli.controller_option import UserOption
 from muster.cli.definition_argument import definition_of, inventory_of
 from muster.cli.exit_codes import DONE, EXIT_CODES, FAILED, UNREACHED, WRONG, epilog
@@ -22,12 +22,16 @@ from muster.cli.own_machines import refuse_user
 from muster.cli.terminal import show as show_table
 from muster.definition import Definition, requirements
 from muster.render.releases import releases
-from muster.verify.ansible_query import ROOT, AskError, ask
+from muster.verify.ansible_query import ENDED, ROOT, AskError, ask, json_of, sound
+from muster.verify.reports import has, is_text, many, named, optional
 
 PROGRAM = "/usr/local/sbin/muster-software"
 """Of the role software."""
 
 COLUMNS = ("module", "users load", "the definition asks for", "what publish does")
+
+RELEASES = named(has({"published": optional(is_text), "releases": many(is_text)}))
+"""Whether this is what the program says of all modules."""
 
 SHORT_S, LONG_S = 60, 3600
 """How long the program may take: to look and write a file, and to remove releases."""
@@ -76,7 +80,14 @@ def diff(cluster: ClusterArgument, user: UserOption = None) -> None:
     output, errors, code = _asked(inventory, definition, user, ["list", "--json"], SHORT_S)
     if code != DONE:
         raise _stop(errors, code)
-    show_table(table(json.loads(output), wanted))
+    report = json_of(output)
+    if not RELEASES(report):
+        raise _stop(
+            "the controller's list of releases can't be right; find out who changed programs "
+            "there, or install the host again",
+            UNREACHED,
+        )
+    show_table(table(report, wanted))
 
 
 @app.command("rollback", epilog=epilog(EXIT_CODES["software rollback"]))
@@ -148,15 +159,16 @@ def _asked(
     """
     if definition.cluster.cloud is not None:
         output, errors = controller_in(inventory, user).fetch(PROGRAM, *words, seconds=seconds)
-        return output.decode(errors="replace").rstrip("\n"), errors.rstrip("\n"), DONE
+        return printable.lines(output.decode(errors="replace")), printable.lines(errors), DONE
     refuse_user(inventory, user)
     host = definition.hosts.groups["controller"][0]
     typer.echo(f"asking {host}", err=True)
     variables = {"software_words": words, "software_seconds": seconds}
     try:
-        found = ask(inventory, "software.yml", [host], "stdout", variables, answer_seconds=seconds)
+        asked = ask(inventory, "software.yml", [host], "stdout", variables, answer_seconds=seconds)
     except AskError as error:
         raise _stop(f"error: {error}", UNREACHED) from None
+    found = sound(asked, ENDED)
     if found.unreached:
         raise _stop(found.unreached[0], UNREACHED)
     answer = found.answers[host]

@@ -14,10 +14,19 @@ from muster.cli.definition_argument import definition_of, inventory_of
 from muster.cli.exit_codes import UNREACHED
 from muster.cli.terminal import show as show_table
 from muster.verify.ansible_query import AskError, ask, reports_of
+from muster.verify.reports import Fields, has, is_flag, is_number, is_text, many, optional
 
 PROGRAM = "/usr/local/sbin/muster-updates"
 """Of the role base."""
 COLUMNS = ("package", "installed", "newest", "archive", "security", "hosts")
+UPDATE: Fields = {
+    "package": is_text,
+    "installed": is_text,
+    "version": is_text,
+    "archive": is_text,
+    "security": is_flag,
+}
+FIELDS: Fields = {"updates": many(has(UPDATE)), "lists_days": optional(is_number)}
 OLD_DAYS = 2
 """Lists of packages older than this are named: what came since is in no report."""
 
@@ -30,7 +39,7 @@ def show(
     definition = definition_of(inventory)
     try:
         hosts = definition.hosts.groups["all"]
-        replies = reports_of(ask(inventory, "updates.yml", hosts, "stdout"), PROGRAM)
+        replies = reports_of(ask(inventory, "updates.yml", hosts, "stdout"), PROGRAM, FIELDS)
     except AskError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(UNREACHED) from None

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.catalog import printable
+from muster.verify import reports
+from muster.verify.reports import Fields, is_code, is_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +24,11 @@ GRACE_S = 20
 """From SIGTERM, on which Ansible ends its workers (they have sessions of their own), to SIGKILL."""
 
 
+PRINTED: Fields = {"stdout": is_text, "stderr": is_text}
+ENDED: Fields = {**PRINTED, "rc": is_code}
+"""What the result of a program has, and what it has where its exit code matters."""
+
+
 class AskError(Exception):
     """No host could be asked; the text says why."""
 
@@ -30,7 +37,7 @@ class AskError(Exception):
 class Found:
     """The answers of the hosts."""
 
-    answers: dict[str, dict[str, Any]]
+    answers: Mapping[str, Mapping[str, Any]]
     """Host -> the result of the task there."""
     unreached: list[str]
     """A sentence for each host that gave none."""
@@ -94,29 +101,46 @@ def ask(
     return Found(answers, unreached)
 
 
-def reports_of(found: Found, program: str) -> Found:
+def sound(found: Found, fields: Fields) -> Found:
+    """Return the answers that can be right; the other hosts are among those that gave none."""
+    wrong = reports.problems(found.answers, fields)
+    return Found(reports.sound(found.answers, fields), [*found.unreached, *wrong])
+
+
+def reports_of(found: Found, program: str, fields: Fields) -> Found:
     """Return what a program printed as JSON on each host, in place of the task's results.
 
-    A host where it printed none is among those that gave no answer.
+    A host where it printed none, or none that can be right, is among those that gave no answer.
 
     Args:
         found: The results of a task that runs the program with `--json`.
         program: Path of the program on the hosts; a role has installed it.
+        fields: What it prints.
 
     """
-    reports, silent = {}, []
+    found = sound(found, PRINTED)
+    printed, silent = {}, []
     for host, result in found.answers.items():
-        try:
-            # JSON can spell control characters in letters.
-            reports[host] = printable.all_of(json.loads(result["stdout"]))
-        except ValueError:
-            said = printable.lines(result["stderr"].strip()).splitlines()
-            name = Path(program).name
-            problem = f"has no {name}; run site.yml, which installs it"
-            if said:
-                problem = f"{name} failed: {said[-1]}; run it there: sudo {program} --json"
+        report = json_of(result["stdout"])
+        said = printable.lines(result["stderr"].strip()).splitlines()
+        name = Path(program).name
+        if report is not None or (result["stdout"] and not said):
+            printed[host] = report
+        elif said:
+            problem = f"{name} failed: {said[-1]}; run it there: sudo {program} --json"
             silent.append(f"{host}: {problem}")
-    return Found(reports, [*found.unreached, *silent])
+        else:
+            silent.append(f"{host}: has no {name}; run site.yml, which installs it")
+    return sound(Found(printed, [*found.unreached, *silent]), fields)
+
+
+def json_of(text: str) -> Any:
+    """Return what a host wrote as JSON, fit for a terminal; None for what is none."""
+    try:
+        # JSON can spell control characters in letters.
+        return printable.all_of(json.loads(text))
+    except (ValueError, RecursionError):  # digits or brackets by the thousands
+        return None
 
 
 def _literal(value: Any) -> str:

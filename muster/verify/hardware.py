@@ -3,6 +3,7 @@
 The playbook ansible/hardware.yml asks them, before anything is installed.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,12 +12,24 @@ from typing import Any
 from muster.catalog.hostlists import expand, fold
 from muster.definition import Definition, NodeSet
 from muster.verify import verdict
+from muster.verify.reports import (
+    Fields,
+    has,
+    is_count,
+    is_number,
+    is_text,
+    many,
+    one_of,
+    optional,
+)
 
 Report = Mapping[str, Any]
 Place = Callable[..., str]
 """Keys below `cluster` -> file:line."""
 Finding = tuple[str, str]
 """Host, and the sentence about it."""
+
+_GPU = re.compile(r"/dev/nvidia[0-9]{1,3}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -223,3 +236,25 @@ def paths(definition: Definition) -> list[str]:
         path for node_set in definition.cluster.nodes.values() for path in _devices(node_set)
     ]
     return [*_folders(definition).values(), *devices]
+
+
+def fields(paths: list[str], people: list[str], groups: list[str]) -> Fields:
+    """Return what the report of a machine has that was asked for these."""
+    unknown = {"people": many(one_of(people)), "groups": many(one_of(groups))}
+    return {
+        "name": is_text,
+        "os": is_text,
+        "clock": is_number,
+        "sockets": is_count,
+        "cores_per_socket": is_count,
+        "threads_per_core": is_count,
+        "memory_mib": is_count,
+        "source": is_text,
+        "gpus": many(_is_gpu),
+        "paths": has(dict.fromkeys(paths, is_text)),
+        "unknown": optional(has(unknown)),
+    }
+
+
+def _is_gpu(value: Any) -> bool:
+    return is_text(value) and _GPU.fullmatch(value) is not None

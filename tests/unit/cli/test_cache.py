@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from odd_answers import CLIPBOARD, variants
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -76,6 +77,11 @@ def result_of(report: object = None, stderr: str = "") -> dict[str, Any]:
     return {"stdout": json.dumps(report) if report else "", "stderr": stderr}
 
 
+def folders_with(**changed: Any) -> dict[str, Any]:
+    """Return a report with a folder that has these changes."""
+    return {**REPORT, "folders": [folder("/apps", 200, 50) | changed]}
+
+
 CRASH = 'Traceback (most recent call last):\n  File "muster-cache"\nOSError: no /proc\n'
 SILENT = {
     "not installed": (result_of(), "has no muster-cache; run site.yml, which installs it"),
@@ -91,7 +97,7 @@ SILENT = {
 def test_a_node_without_a_report_is_named(case: str) -> None:
     result, said = SILENT[case]
     found = Found({"n1": result_of(REPORT), "n2": result}, ["n3: gone"])
-    reports = reports_of(found, cache.PROGRAM)
+    reports = reports_of(found, cache.PROGRAM, cache.FIELDS)
     assert reports == Found({"n1": REPORT}, ["n3: gone", f"n2: {said}"])
 
 
@@ -102,6 +108,11 @@ OUTCOMES = {
         Found(ANSWERS | {"lab-cpu-02": result_of(STOPPED)}, []),
         2,
         "lab-cpu-02: cachefilesd does not run: systemctl status\n",
+    ),
+    "what a node says is for a terminal": (
+        Found(ANSWERS | {"lab-cpu-02": result_of(STOPPED | {"problem": f"a{CLIPBOARD}"})}, []),
+        2,
+        "lab-cpu-02: a ]52;c;cm0gLXJmIH4K \n",
     ),
     "a node is away": (Found(ANSWERS, ["lab-gpu-02: gone"]), 4, "lab-gpu-02: gone\n"),
 }
@@ -148,3 +159,53 @@ def test_ansible_that_does_not_start_is_said(cached: Path, monkeypatch: pytest.M
     monkeypatch.setattr(cache, "ask", refuse)
     result = CliRunner().invoke(app, ["cache", str(cached)])
     assert (result.exit_code, result.stderr.startswith("error: Ansible did not start")) == (4, True)
+
+
+ODD: dict[str, tuple[Any, str]] = {
+    "no mapping": ([REPORT], "active"),
+    "active as a text": ({**REPORT, "active": "no"}, "active"),
+    "a disk that is a list": ({**REPORT, "disk": [1]}, "disk"),
+    "a disk of no bytes": ({**REPORT, "disk": {"free_bytes": 1}}, "disk"),
+    "a disk below zero": ({**REPORT, "disk": {"bytes": -1, "free_bytes": 1}}, "disk"),
+    "a disk of thousands of digits": (
+        {**REPORT, "disk": {"bytes": 10**4000, "free_bytes": 1}},
+        "disk",
+    ),
+    "no folders": ({**REPORT, "folders": None}, "folders"),
+    "a folder that is a text": ({**REPORT, "folders": ["/apps"]}, "folders"),
+    "a path that is a list": (folders_with(path=["/apps"]), "folders"),
+    "a part of a byte": (folders_with(read_bytes=0.5), "folders"),
+    "bytes that are no number": (folders_with(from_server_bytes=float("nan")), "folders"),
+    "a problem that is a mapping": ({**REPORT, "problem": {"x": 1}}, "problem"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_a_report_that_can_not_be_right_leaves_the_others_theirs(
+    case: str, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root of a node says what it likes."""
+    report, field = ODD[case]
+    answers = {"lab-cpu-01": result_of(report), "lab-cpu-02": result_of(STOPPED)}
+    monkeypatch.setattr(cache, "ask", lambda *_: Found(answers, []))
+    result = CliRunner().invoke(app, ["cache", str(cached)])
+    assert result.exit_code == 4
+    assert result.stderr == (
+        f"lab-cpu-01: its report can't be right: {field} is missing or of another type; find out "
+        "who changed programs there, or install the host again\n"
+        "lab-cpu-02: cachefilesd does not run: systemctl status\n"
+    )
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == 2 * ["lab-cpu-02"]
+
+
+def test_whatever_a_node_reports_all_are_shown() -> None:
+    for odd in variants(REPORT):
+        answers = {
+            "n1": {"stdout": json.dumps(odd), "stderr": ""},
+            "n2": result_of(REPORT),
+        }
+        found = reports_of(Found(answers, []), cache.PROGRAM, cache.FIELDS)
+        assert len(found.answers) + len(found.unreached) == 2
+        assert "n2" in found.answers
+        cells = [cell for column in cache.table(found.answers).columns for cell in column.cells]
+        assert all(str(text).isprintable() for text in [*found.unreached, *cells])

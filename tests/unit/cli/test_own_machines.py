@@ -115,6 +115,31 @@ def test_a_failure_is_one_sentence_and_a_code(ansible: Ansible, case: str) -> No
     assert why("41", "--cluster", str(LAB)) == (code, "", f"asking lab-access\nerror: {says}\n")
 
 
+ODD: dict[str, tuple[dict[str, Any], str]] = {
+    "an output that is a list": ({"stdout": ["x"], "stderr": "", "rc": 0}, "stdout"),
+    "no errors": ({"stdout": "", "rc": 0}, "stderr"),
+    "errors that are a number": ({"stdout": "", "stderr": 7, "rc": 1}, "stderr"),
+    "no exit code": ({"stdout": "", "stderr": ""}, "rc"),
+    "an exit code that is a text": ({"stdout": "", "stderr": "x", "rc": "0"}, "rc"),
+    "one that is no number": ({"stdout": "", "stderr": "x", "rc": float("nan")}, "rc"),
+    "one of many digits": ({"stdout": "", "stderr": "x", "rc": 10**400}, "rc"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_an_answer_that_can_not_be_right_is_one_sentence_and_a_code(
+    ansible: Ansible, case: str
+) -> None:
+    result, field = ODD[case]
+    ansible.reply = Found({"lab-access": result}, [])
+    code, out, err = why("41", "--cluster", str(LAB))
+    assert (code, out) == (4, "")
+    assert err == (
+        f"asking lab-access\nerror: lab-access: its report can't be right: {field} is missing or "
+        "of another type; find out who changed programs there, or install the host again\n"
+    )
+
+
 def test_the_only_cluster_need_not_be_named(ansible: Ansible) -> None:
     shutil.copytree(LAB, "inventories/lab")
     assert why("41")[0] == 0

@@ -9,13 +9,14 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from odd_answers import CLIPBOARD, variants
 from typer.testing import CliRunner
 
 from muster import definition
 from muster.cli import on_controller, software
 from muster.cli.main import app
 from muster.gcp import remote
-from muster.verify.ansible_query import AskError, Found
+from muster.verify.ansible_query import AskError, Found, json_of
 
 LAB = Path(__file__).parents[3] / "inventories/lab"
 PYTHON, CUDA = "apps/python/3.11", "apps/cuda/11.7"
@@ -297,3 +298,62 @@ SILENT = {
 def test_a_controller_without_a_report_is_named(shown, case: str) -> None:
     replies, code, said = SILENT[case]
     assert shown(replies) == (code, {}, said)
+
+
+FORGED = "find out who changed programs there, or install the host again"
+RESULT = {"stdout": json.dumps({PYTHON: module(OLD, OLD)}), "stderr": "", "rc": 0}
+ODD_RESULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "an output that is a mapping": ({**RESULT, "stdout": {}}, "stdout"),
+    "errors that are a list": ({**RESULT, "stderr": []}, "stderr"),
+    "an exit code that is a text": ({**RESULT, "rc": "0"}, "rc"),
+    "an exit code of many digits": ({**RESULT, "rc": 10**400}, "rc"),
+    "no exit code": ({"stdout": "", "stderr": ""}, "rc"),
+}
+
+
+@pytest.mark.parametrize("case", ODD_RESULTS)
+def test_an_answer_that_can_not_be_right_is_one_sentence(shown, case: str) -> None:
+    result, field = ODD_RESULTS[case]
+    said = f"its report can't be right: {field} is missing or of another type; {FORGED}"
+    assert shown(Found({"lab-access": result}, [])) == (4, {}, f"lab-access: {said}\n")
+
+
+ODD_OUTPUTS = {
+    "no JSON": "hello",
+    "thousands of brackets": "[" * 100_000,
+    "a list": json.dumps([module(OLD, OLD)]),
+    "a module that is a text": json.dumps({PYTHON: OLD}),
+    "a release that is a number": json.dumps({PYTHON: module(OLD) | {"releases": [7]}}),
+    "a module without releases": json.dumps({PYTHON: {"published": OLD}}),
+    "published is a list": json.dumps({PYTHON: {"published": [OLD], "releases": []}}),
+}
+
+
+@pytest.mark.parametrize("case", ODD_OUTPUTS)
+def test_releases_that_can_not_be_right_are_one_sentence(shown, case: str) -> None:
+    found = Found({"lab-access": {**RESULT, "stdout": ODD_OUTPUTS[case]}}, [])
+    said = f"the controller's list of releases can't be right; {FORGED}\n"
+    assert shown(found) == (4, {}, said)
+
+
+def test_whatever_the_controller_lists_is_a_table_or_a_sentence() -> None:
+    for odd in variants({PYTHON: module(OLD, OLD)}):
+        report = json_of(json.dumps(odd))
+        if software.RELEASES(report):
+            columns = software.table(report, {PYTHON: (ROOT, True)}).columns
+            assert all(str(text).isprintable() for column in columns for text in column.cells)
+
+
+@pytest.mark.parametrize("words", [["list"], ["diff"]])
+def test_the_controller_in_the_cloud_does_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    listed = {f"apps/left/1{CLIPBOARD}": module(OLD, OLD)}
+    output = json.dumps(listed) if words == ["diff"] else f"one{CLIPBOARD}\ntwo\n"
+    controller = CloudController(output, f"said{CLIPBOARD}\n" if words == ["list"] else "")
+    monkeypatch.setattr(software, "controller_in", controller.find)
+    result = CliRunner().invoke(app, ["software", *words, CLOUD])
+    assert result.exit_code == 0
+    said = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+    assert all(line.isprintable() for line in said)
+    assert "]52;c;" in said[0] + said[1]

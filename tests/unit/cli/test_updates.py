@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from odd_answers import variants
 from typer.testing import CliRunner
 
 from muster.cli import updates
 from muster.cli.main import app
-from muster.verify.ansible_query import AskError, Found
+from muster.verify.ansible_query import AskError, Found, reports_of
 
 LAB = Path(__file__).parents[3] / "inventories/lab"
 SLURMD = {
@@ -100,3 +101,69 @@ def test_a_host_without_a_report_is_named(shown, case: str) -> None:
     replies, said = SILENT[case]
     code, _, errors = shown(replies)
     assert (code, errors) == (4, said)
+
+
+REPORT = {"updates": [SLURMD], "lists_days": 0}
+UPDATES, DAYS, OUTPUT = "updates", "lists_days", "stdout"
+ODD: dict[str, tuple[Any, str]] = {
+    "no mapping": ([REPORT], UPDATES),
+    "not what was asked for": ({"x": 1}, UPDATES),
+    "no list": ({**REPORT, "updates": SLURMD}, UPDATES),
+    "a row that is a text": ({**REPORT, "updates": ["slurmd"]}, UPDATES),
+    "a row without a version": (
+        {**REPORT, "updates": [{key: SLURMD[key] for key in SLURMD if key != "version"}]},
+        UPDATES,
+    ),
+    "a version that is a list": ({**REPORT, "updates": [SLURMD | {"version": []}]}, UPDATES),
+    "days as a text": ({**REPORT, "lists_days": "3"}, DAYS),
+    "days that are no number": ({**REPORT, "lists_days": float("nan")}, DAYS),
+    "too many days": ({**REPORT, "lists_days": 10**400}, DAYS),
+}
+
+
+def suspected(host: str, field: str) -> str:
+    return (
+        f"{host}: its report can't be right: {field} is missing or of another type; find out who "
+        "changed programs there, or install the host again\n"
+    )
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_a_report_that_can_not_be_right_leaves_the_others_theirs(shown, case: str) -> None:
+    """Root of a host says what it likes."""
+    report, field = ODD[case]
+    odd = {"stdout": json.dumps(report), "stderr": ""}
+    code, lines, errors = shown(Found({"lab-cpu-01": odd, "lab-cpu-02": answer(SLURMD)}, []))
+    assert (code, errors) == (4, suspected("lab-cpu-01", field))
+    assert [line[-1] for line in lines[1:]] == ["lab-cpu-02"]
+
+
+ODD_RESULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "an output that is a number": ({"stdout": 7, "stderr": ""}, OUTPUT),
+    "an output that is a mapping": ({"stdout": {"updates": []}, "stderr": ""}, OUTPUT),
+    "no errors": ({"stdout": json.dumps(REPORT)}, "stderr"),
+    "errors that are a list": ({"stdout": "", "stderr": ["x"]}, "stderr"),
+    "no JSON": ({"stdout": "hello", "stderr": ""}, UPDATES),
+    "thousands of brackets": ({"stdout": "[" * 100_000, "stderr": ""}, UPDATES),
+    "many brackets": ({"stdout": "[" * 700 + "]" * 700, "stderr": ""}, UPDATES),
+    "thousands of digits": ({"stdout": "9" * 5000, "stderr": ""}, UPDATES),
+}
+
+
+@pytest.mark.parametrize("case", ODD_RESULTS)
+def test_so_does_an_output_that_can_not_be_one(shown, case: str) -> None:
+    odd, field = ODD_RESULTS[case]
+    code, lines, errors = shown(Found({"lab-cpu-01": odd, "lab-cpu-02": answer(SLURMD)}, []))
+    assert (code, errors) == (4, suspected("lab-cpu-01", field))
+    assert [line[-1] for line in lines[1:]] == ["lab-cpu-02"]
+
+
+def test_whatever_a_host_reports_all_are_shown() -> None:
+    for odd in variants(REPORT):
+        answers = {"n1": {"stdout": json.dumps(odd), "stderr": ""}, "n2": answer(SLURMD)}
+        found = reports_of(Found(answers, []), updates.PROGRAM, updates.FIELDS)
+        assert len(found.answers) + len(found.unreached) == 2
+        assert "n2" in found.answers
+        lines = [*found.unreached, *updates.old_lists(found.answers)]
+        cells = [cell for column in updates.table(found.answers).columns for cell in column.cells]
+        assert all(str(text).isprintable() for text in [*lines, *cells])

@@ -8,6 +8,7 @@ import pytest
 from waiting import until
 
 from muster.verify import ansible_query
+from muster.verify.reports import has, is_text, many
 
 HANGS = """#!/bin/sh
 # The Python of a machine that hangs.
@@ -124,7 +125,8 @@ def test_nor_does_the_report_of_a_program(monkeypatch: pytest.MonkeyPatch) -> No
         "n1": {"stdout": told, "stderr": ""},
         "n2": {"stdout": "", "stderr": f"one\n{CLIPBOARD}"},
     }
-    found = ansible_query.reports_of(ansible_query.Found(answers, []), program)
+    fields = {"updates": many(has({"package": is_text}))}
+    found = ansible_query.reports_of(ansible_query.Found(answers, []), program, fields)
     assert found.answers["n1"]["updates"][0]["package"].isprintable()
     [sentence] = found.unreached
     assert sentence.isprintable()

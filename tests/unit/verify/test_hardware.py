@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from odd_answers import variants
 
+from muster.cli import check_hosts
 from muster.definition import Definition, load, validate
 from muster.verify import ansible_query, hardware
+from muster.verify.ansible_query import Found
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "inventories/lab"
@@ -241,6 +244,60 @@ def test_hosts_of_one_set_that_differ_take_two(lab: Definition) -> None:
         "memory_mib: 60000",
         "memory_mib: 122880",
     ]
+
+
+ODD: dict[str, list[Any]] = {
+    "name": [7],
+    "os": [["debian-12"]],
+    "clock": [float("nan"), 10**400, "1000"],
+    "sockets": [-1, 2.5, True, "2", 10**400, float("nan")],
+    "cores_per_socket": [None],
+    "threads_per_core": [float("inf")],
+    "memory_mib": [-1, 10**4000],
+    "source": [{}],
+    "gpus": ["all", [7], [""], ["/dev/nvidia[0-9]"], ["/dev/nvidia[0-"], ["/dev/sda"]],
+    "paths": [[], {}, {"/home": "directory"}],
+    # Nobody was asked for.
+    "unknown": [[], {"people": ["eve"], "groups": []}, {"people": [], "groups": [[]]}],
+}
+
+
+@pytest.mark.parametrize("field", ODD)
+def test_a_report_that_can_not_be_right_leaves_the_others_their_comparison(
+    field: str, lab: Definition, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Root of a host says what it likes."""
+    sound = report("lab-cpu-01")
+    without = {key: value for key, value in sound.items() if key != field}
+    for odd in (without, *({**sound, field: value} for value in ODD[field])):
+        reports = {"lab-cpu-01": odd, "lab-access": report("lab-access", absent=("/data",))}
+        found = Found({host: {"report": said} for host, said in reports.items()}, [])
+        monkeypatch.setattr(check_hosts, "ask", lambda *_, found=found: found)
+        assert check_hosts.run(LAB, lab) == 4
+        wrong, other = capsys.readouterr().err.splitlines()
+        assert wrong == (
+            f"lab-cpu-01: its report can't be right: {field} is missing or of another type; find "
+            "out who changed programs there, or install the host again"
+        )
+        assert other.startswith("lab-access: has no folder /data, ")
+
+
+def test_whatever_a_machine_reports_all_are_compared(with_directory: Definition) -> None:
+    people, groups = ["eve"], ["hpc", "staff"]
+    fields = hardware.fields(hardware.paths(with_directory), people, groups)
+    unknown = {"people": people, "groups": groups}
+    lacking = report("lab-access", absent=("/data",), unknown=unknown)
+    # These two are the action plugin's, for which a report that is no mapping is an error.
+    moments = {key: lacking[key] for key in ("earliest", "latest")}
+    for odd in variants(report("lab-gpu-01", unknown=unknown)):
+        if not isinstance(odd, dict):
+            continue
+        found = Found({"lab-gpu-01": odd | moments, "lab-access": lacking}, [])
+        sound = ansible_query.sound(found, fields)
+        assert len(sound.answers) + len(sound.unreached) == 2
+        said = hardware.compare(with_directory, sound.answers, place)
+        folders = [line for line in said.problems if "has no folder /data, " in line]
+        assert "lab-access" in folders[0]
 
 
 def test_hosts_without_report_are_left_to_the_caller(lab: Definition) -> None:
