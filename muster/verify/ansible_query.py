@@ -165,7 +165,7 @@ def _run(command: list[str], seconds: float) -> tuple[str, str]:
     """
     environment = {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+        "ANSIBLE_STDOUT_CALLBACK": "muster.slurm.muster_answers",
         "ANSIBLE_NOCOLOR": "1",
     }
     with subprocess.Popen(
@@ -188,20 +188,17 @@ def _run(command: list[str], seconds: float) -> tuple[str, str]:
 
 
 def results_of(output: str) -> dict[str, Any] | None:
-    """Return host -> result of the task in what the JSON callback printed; None if it did not."""
-    start = output.find("{")
-    if start < 0:
-        return None
-    try:
-        document, _ = json.JSONDecoder().raw_decode(output[start:])
-    except json.JSONDecodeError:
-        return None
-    return {
-        host: result
-        for play in document.get("plays", [])
-        for task in play["tasks"]
-        for host, result in task["hosts"].items()
-    }
+    """Return host -> result of the task in the lines of muster_answers; None if it did not end."""
+    results: dict[str, Any] = {}
+    ended = False
+    for line in output.split("\n"):
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue
+        results |= answer
+        ended = ended or not answer
+    return results if ended else None
 
 
 def _reason(result: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from odd_answers import CLIPBOARD
 from waiting import until
 
 from muster.verify import ansible_query
@@ -67,7 +68,8 @@ def test_a_text_that_was_typed_is_no_template(
 ) -> None:
     (tmp_path / "ansible").mkdir()
     (tmp_path / "ansible/echo.yml").write_text(ECHO)
-    (tmp_path / "ansible.cfg").touch()
+    plugins = ansible_query.ROOT / "ansible/collections"
+    (tmp_path / "ansible.cfg").write_text(f"[defaults]\ncollections_path = {plugins}\n")
     (tmp_path / "hosts.yml").write_text("all: {hosts: {n1: {ansible_connection: local}}}\n")
     monkeypatch.setattr(ansible_query, "ROOT", tmp_path)
     given = {"words": ["{{ lookup('pipe', 'id') }}", 'a "b" \\ü'], "days": 7, "none": None}
@@ -76,13 +78,39 @@ def test_a_text_that_was_typed_is_no_template(
     assert found.answers["n1"]["msg"] == given
 
 
-CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4K\x07"
-"""Has a terminal put a command into the clipboard."""
+SAYS = """#!/bin/sh
+# The Python of a machine whose root says what it likes.
+cat "$0.answer"
+"""
+
+
+def test_an_answer_that_ansible_can_not_print_hides_no_other(tmp_path: Path) -> None:
+    """Ansible takes about 240 brackets in each other, and printed nothing for just as many."""
+    depths = range(224, 256, 4)
+    hosts = []
+    for depth in depths:
+        python = tmp_path / f"python-{depth}"
+        python.write_text(SAYS)
+        python.chmod(0o755)
+        brackets = "[" * depth + "]" * depth
+        (tmp_path / f"{python.name}.answer").write_text(f'{{"report": {{"name": {brackets}}}}}')
+        hosts.append(f"n{depth}: {{ansible_python_interpreter: {python}}}")
+    hosts.append("other: {ansible_python_interpreter: /usr/bin/python3}")
+    inventory = tmp_path / "inventory"
+    inventory.mkdir()
+    (inventory / "hosts.yml").write_text(
+        f"all: {{vars: {{ansible_connection: local}}, hosts: {{{', '.join(hosts)}}}}}\n"
+    )
+    names = [*(f"n{depth}" for depth in depths), "other"]
+    asked = {"hardware_paths": [], "hardware_people": [], "hardware_groups": []}
+    found = ansible_query.ask(inventory, "hardware.yml", names, "report", asked)
+    assert "sockets" in found.answers["other"]["report"]
+    assert len(found.answers) + len(found.unreached) == len(names)
 
 
 def said_by(result: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> ansible_query.Found:
     """Return what `ask` returns where Ansible has this result of a host."""
-    output = json.dumps({"plays": [{"tasks": [{"hosts": {"n1": result}}]}]})
+    output = f"{json.dumps({'n1': result})}\n{{}}\n"
     monkeypatch.setattr(ansible_query, "_run", lambda *_: (output, ""))
     return ansible_query.ask(Path(), "hardware.yml", ["n1"], "report")
 

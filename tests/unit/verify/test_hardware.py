@@ -305,15 +305,14 @@ def test_hosts_without_report_are_left_to_the_caller(lab: Definition) -> None:
     assert hardware.compare(lab, reports, place) == hardware.Comparison([], [], [])
 
 
-def test_output_of_ansible_before_and_behind_the_json_does_not_matter() -> None:
+def test_output_of_ansible_between_the_answers_does_not_matter() -> None:
     result = {"report": {"name": "x"}}
-    document = {"plays": [{"tasks": [{"hosts": {"lab-cpu-01": result}}]}]}
-    text = f"[WARNING]: something\n{json.dumps(document)}\nmore"
+    text = f"[WARNING]: something\n{json.dumps({'lab-cpu-01': result})}\n{{}}\nmore"
     assert ansible_query.results_of(text) == {"lab-cpu-01": result}
 
 
-@pytest.mark.parametrize("text", ["", "ERROR! the inventory", "{ broken"])
-def test_output_without_json_is_noticed(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "ERROR! the inventory", "{ broken", '{"n1": {}}\n'])
+def test_output_without_an_end_is_noticed(text: str) -> None:
     assert ansible_query.results_of(text) is None
 
 
