@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import typer
 
+from muster.catalog.printable import lines
 from muster.cli.definition_argument import INVENTORIES, definition_of, inventory_of, is_in_cloud
 from muster.cli.exit_codes import UNREACHED, WRONG
 from muster.gcp import pulumi_stack, remote
@@ -22,7 +23,10 @@ class Controller:
 
     def run(self, *command: str) -> NoReturn:
         """Run a program there with its output here, and end this one with its exit code."""
-        self._end(self._run(command))
+        done = self._run(command)
+        if done.output:
+            typer.echo(lines(done.output.decode(errors="replace")))
+        self._end(done)
 
     def fetch(self, *command: str, seconds: int = remote.RUN_S) -> tuple[bytes, str]:
         """Run a program as root there; return its output, and what it said beside it.
@@ -53,7 +57,6 @@ class Controller:
                 command,
                 user=self.user,
                 forwards_agent=as_root,
-                keeps_output=as_root,
                 seconds=seconds,
             )
         except remote.RemoteError as error:
@@ -61,7 +64,8 @@ class Controller:
 
     @staticmethod
     def _end(done: remote.Ended) -> NoReturn:
-        typer.echo(done.errors, err=True, nl=False)
+        if done.errors:
+            typer.echo(done.errors, err=True)
         raise typer.Exit(done.code)
 
 

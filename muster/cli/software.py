@@ -159,7 +159,7 @@ def _asked(
     """
     if definition.cluster.cloud is not None:
         output, errors = controller_in(inventory, user).fetch(PROGRAM, *words, seconds=seconds)
-        return printable.lines(output.decode(errors="replace")), printable.lines(errors), DONE
+        return printable.lines(output.decode(errors="replace")), errors, DONE
     refuse_user(inventory, user)
     host = definition.hosts.groups["controller"][0]
     typer.echo(f"asking {host}", err=True)

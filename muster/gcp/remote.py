@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from muster.catalog import printable
 from muster.gcp import ssh
 from muster.gcp.pulumi_stack import Stack
 
@@ -57,9 +58,9 @@ class Ended:
     code: int
     """Its exit code."""
     errors: str
-    """What it wrote to its standard error."""
+    """What it wrote to its standard error, fit for a terminal."""
     output: bytes
-    """What it wrote to its standard output; empty where that went to this program's own."""
+    """What it wrote to its standard output."""
 
 
 def run(
@@ -69,7 +70,6 @@ def run(
     *,
     user: str | None = None,
     forwards_agent: bool = False,
-    keeps_output: bool = False,
     seconds: int = RUN_S,
 ) -> Ended:
     """Run a program on a VM, as a person with a login there.
@@ -80,7 +80,6 @@ def run(
         command: the program and its arguments; no shell changes them.
         user: login there; None: as ssh's configuration says, else as here.
         forwards_agent: sudo there can ask the ssh agent for a key.
-        keeps_output: return its output, instead of letting it appear on this program's.
         seconds: how long it may take.
 
     Raises:
@@ -95,8 +94,7 @@ def run(
         done = subprocess.run(
             ["ssh", *words, *login, host, shlex.join(command)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if keeps_output else None,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=seconds,
             check=False,
         )
@@ -110,7 +108,7 @@ def run(
             f"`{shlex.join(command)}` on {host} has not ended after {seconds} s; log in there "
             f"(ssh {host}) and look"
         ) from error
-    errors = done.stderr.decode(errors="replace")
+    errors = printable.lines(done.stderr.decode(errors="replace"))
     if done.returncode == SSH_FAILED:
         raise RemoteError(_refusal(stack, host, errors))
     if done.returncode == NOT_FOUND:
@@ -118,7 +116,7 @@ def run(
             f"{host} has no program {command[0]} yet: `pulumi up` waits until it has configured "
             "itself"
         )
-    return Ended(done.returncode, errors, done.stdout or b"")
+    return Ended(done.returncode, errors, done.stdout)
 
 
 def _refusal(stack: Stack, host: str, errors: str) -> str:

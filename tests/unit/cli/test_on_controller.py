@@ -9,6 +9,7 @@ from pathlib import Path
 
 import clikit
 import pytest
+from odd_answers import CLIPBOARD
 
 ROOT = Path(__file__).parents[3]
 STACK = {
@@ -117,6 +118,18 @@ def test_nodes_are_shown_by_the_controller_through_iap(laptop: Laptop) -> None:
     assert "start-iap-tunnel slurm10-controller 22" in asked["ProxyCommand"]
     assert asked["HostKeyAlias"] == "slurm10-controller.europe-west4-a.my-project"
     assert "ForwardAgent" not in asked
+
+
+def test_what_a_controller_says_does_not_control_the_terminal(laptop: Laptop) -> None:
+    laptop.muster(out=f"node{CLIPBOARD}\nstate\n", err=f"a{CLIPBOARD}\n", code=1)
+    for shown in (laptop("nodes"), laptop("why", "41"), laptop("timeline", "out.svg")):
+        lines = [*shown.stdout.splitlines(), *shown.stderr.splitlines()]
+        assert "a ]52;c;cm0gLXJmIH4K " in lines
+        assert all(line.isprintable() for line in lines)
+    laptop.ssh(said=f"{CLIPBOARD}Permission denied\n")
+    [*_, said] = laptop("nodes").stderr.splitlines()
+    assert "Permission denied" in said
+    assert said.isprintable()
 
 
 def test_the_login_there_may_be_named(laptop: Laptop) -> None:
