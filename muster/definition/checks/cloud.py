@@ -9,6 +9,7 @@ from muster.definition.checks.cloud_machines import vms
 from muster.definition.checks.registry import Finding, check, source_check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
+from muster.definition.schema.cluster import PACKAGED_SLURM
 from muster.definition.schema.node_sets import Machines
 from muster.definition.sources import HOSTS_FILE, Sources
 from muster.definition.spelling import nearest
@@ -151,6 +152,22 @@ def system_in_the_cloud(d: Definition) -> Iterator[Finding]:
             "root's, by which they get the token of their VM",
             "take ubuntu-24.04, debian-12 or debian-13",
         )
+
+
+@check("slurm-newer-in-the-cloud")
+def slurm_newer_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """A release of SLURM in the cloud newer than the one that the distribution packages."""
+    packaged, wanted = PACKAGED_SLURM[d.cluster.os], d.cluster.slurm_version
+    # Of ubuntu-22.04 system-in-the-cloud speaks, which names the systems that are possible.
+    if d.cluster.cloud is None or wanted <= packaged or d.cluster.os == "ubuntu-22.04":
+        return
+    systems = [system for system, release in PACKAGED_SLURM.items() if release == wanted]
+    other = f", or set os to {systems[0]}, which has {wanted}" if systems else ""
+    yield Finding(
+        ("slurm_version",),
+        f"VMs of {d.cluster.os} get its archive's SLURM {packaged}, not {wanted}",
+        f"leave slurm_version out{other}",
+    )
 
 
 @check("machines-in-the-cloud")

@@ -62,7 +62,7 @@ class Cluster(Model):
         Field(
             default_factory=_packaged_slurm,
             description="SLURM that the hosts run; without it the one that `os` packages "
-            "(22.05, 24.11, 21.08, 23.11).",
+            "(22.05, 24.11, 21.08, 23.11). In the cloud no other.",
         ),
     ]
     slurmctld_package: Annotated[

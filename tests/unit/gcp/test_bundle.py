@@ -438,7 +438,6 @@ class TestImageBundle:
                 "nodes:\n    debug:\n      machine_type: n1-standard-2",
                 "nvidia: {}\n  nodes:\n    debug:\n      machine_type: g2-standard-4",
             ),
-            (f"inventories/cloud/{CLUSTER}", "os: ", 'slurm_version: "23.02"\n  os: '),
         ],
     )
     def test_it_changes_with_what_is_installed(

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from muster.autoscaler.reconcile.observed import Timeouts
-from muster.catalog.slurm_parameters import RELEASES, parameters
+from muster.catalog.slurm_parameters import parameters
 from muster.definition import Definition, validate
 from muster.definition.definition import cloud_hosts
-from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.cluster import PACKAGED_SLURM, Cluster
+from muster.gcp import builder_vm
 from muster.render.slurm import render
 from muster.render.slurm.conf_syntax import parse
 
@@ -36,8 +37,12 @@ CLOUD: dict[str, Any] = {
 }
 
 
+SYSTEMS = {PACKAGED_SLURM[system]: system for system in builder_vm.BASE}
+"""Release of SLURM -> the system whose VMs have it."""
+
+
 def cloud(version: str = "22.05", **changes: Any) -> Definition:
-    data = deepcopy(CLOUD) | {"slurm_version": version} | changes
+    data = deepcopy(CLOUD) | {"os": SYSTEMS[version]} | changes
     return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
 
 
@@ -75,22 +80,22 @@ def test_nodes_are_kept_as_long_as_their_set_says():
     assert keys(cloud())["SuspendTime"] == "INFINITE"
 
 
-@pytest.mark.parametrize("version", RELEASES[1:])  # the first is refused in the cloud
+@pytest.mark.parametrize("version", SYSTEMS)
 def test_every_parameter_exists_in_the_release(version):
     known = parameters("slurm.conf")
     for key in keys(cloud(version)):
         assert known[key.lower()].first <= version <= known[key.lower()].last, key
 
 
-@pytest.mark.parametrize("version", RELEASES[1:])  # the first is refused in the cloud
+@pytest.mark.parametrize("version", SYSTEMS)
 def test_what_changed_between_the_releases(version):
     written = keys(cloud(version))
     options = written["SlurmctldParameters"].split(",")
-    assert ("cloud_reg_addrs" in options) == (version <= "23.02")
+    assert ("cloud_reg_addrs" in options) == (version < "23.11")
     assert ("disable_triggers" in options) == (version >= "23.11")
     assert ("power_save_interval=0" in options) == (version >= "24.05")
     assert (written.get("PrivateData") == "cloud") == (version <= "22.05")
-    assert (written.get("TreeWidth") == "65533") == (version <= "23.02")
+    assert (written.get("TreeWidth") == "65533") == (version < "23.11")
     assert (written.get("ReconfigFlags") == "KeepPowerSaveSettings") == (version >= "23.02")
 
 
@@ -101,7 +106,6 @@ KEPT = "enable_configless,node_reg_mem_percent=95"
     ("version", "options", "private"),
     [
         ("22.05", f"{KEPT},idle_on_node_suspend,cloud_reg_addrs,rl_enable", "cloud,jobs"),
-        ("23.02", f"{KEPT},idle_on_node_suspend,cloud_reg_addrs,rl_enable", "jobs"),
         ("23.11", f"{KEPT},disable_triggers,idle_on_node_suspend,rl_enable", "jobs"),
     ],
 )
@@ -120,7 +124,7 @@ def test_a_node_more_needs_a_restart_before_2311_only():
         before, after = cloud(version), cloud(version, nodes=grown)
         return render(before).restart.slurmctld != render(after).restart.slurmctld
 
-    assert more("23.02")
+    assert more("22.05")
     assert not more("23.11")
 
 

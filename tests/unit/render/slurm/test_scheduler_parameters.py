@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from muster.catalog.slurm_parameters import RELEASES
 from muster.definition import Definition, validate
 from muster.definition.definition import cloud_hosts
-from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.cluster import PACKAGED_SLURM, Cluster
+from muster.gcp import builder_vm
 from muster.render.slurm import render
 from muster.render.slurm.conf_syntax import parse
 
@@ -26,8 +26,12 @@ CLOUD: dict[str, Any] = {
 }
 
 
+SYSTEMS = {PACKAGED_SLURM[system]: system for system in builder_vm.BASE}
+"""Release of SLURM -> the system whose VMs have it."""
+
+
 def cloud(version: str = "22.05", profile: str | None = None) -> Definition:
-    data = deepcopy(CLOUD) | {"slurm_version": version}
+    data = deepcopy(CLOUD) | {"os": SYSTEMS[version]}
     if profile:
         data["scheduling"] = {"profile": profile}
     return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
@@ -64,7 +68,7 @@ def test_many_short_jobs_are_scheduled_together_and_have_no_program_each():
     assert "PrologSlurmctld" not in keys(got)
 
 
-@pytest.mark.parametrize("version", RELEASES[1:])  # the first is refused in the cloud
+@pytest.mark.parametrize("version", SYSTEMS)
 def test_batch_jobs_are_deferred_where_the_release_can_leave_srun_out_of_it(version):
     assert ("defer_batch" in options(cloud(version, "throughput"))) == (version >= "23.02")
     assert "defer" not in options(cloud(version, "throughput"))
