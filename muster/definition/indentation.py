@@ -13,7 +13,7 @@ from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import KINDS, NodeSet
 from muster.definition.schema_errors import MISPLACED, SchemaError, plain_type
 from muster.definition.spelling import nearest
-from muster.definition.yaml_file import KeyPath
+from muster.definition.yaml_file import KeyPath, is_below
 
 _ROUNDS = 6
 """A key that was moved may have others below it that belong elsewhere, and so on."""
@@ -58,16 +58,12 @@ def put_right(data: Any, beside: Iterable[str] = ()) -> tuple[Any, list[Misplace
         if not found:
             break
         data = copy.deepcopy(data)
-        told += [keys for keys in found if not keys.follows and not _is_below(keys.here, moved)]
+        told += [keys for keys in found if not keys.follows and not is_below(keys.here, moved)]
         moved |= {(*keys.there, key) for keys in found for key in keys.keys}
         # Those below a key that is moved itself come before it.
         for keys in sorted(found, key=lambda keys: -len(keys.here)):
             _move(data, keys)
     return data, told
-
-
-def _is_below(path: KeyPath, places: set[KeyPath]) -> bool:
-    return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
 def _joined(found: Iterator[Misplaced]) -> list[Misplaced]:

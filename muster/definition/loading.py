@@ -13,7 +13,7 @@ from muster.definition.problems import DefinitionError, Problem
 from muster.definition.repeats import shortened
 from muster.definition.schema.cluster import Cluster
 from muster.definition.sources import HOSTS_FILE, Sources
-from muster.definition.yaml_file import NO_YAML, Document, Fault, KeyPath
+from muster.definition.yaml_file import NO_YAML, Document, Fault, KeyPath, is_below
 
 # If one of these errors is there, the members of groups are unknown.
 _HOSTS_UNKNOWN = (
@@ -108,6 +108,13 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         said_at |= {error.path[:-1] for error in read.schema_errors if error.is_of_other_kind}
         said_at |= {(key,) for key in indentation.beside_cluster(read.cluster.data)}
         of_definition = _definition_findings(repaired, unread)
+        # Both values of a key that hosts.yml has twice are taken: there may be hosts too many.
+        twice = {fault.path for file, fault in read.faults("duplicate-key") if file == "hosts"}
+        of_definition = [
+            (name, finding)
+            for name, finding in of_definition
+            if finding.file != "hosts" or not is_below(read.tree.place(finding.path), twice)
+        ]
         if repaired_at:
             # A name of theirs may be a part of a value of another shape.
             of_definition = [item for item in of_definition if item[0] != misspelt.CHECK]

@@ -125,6 +125,11 @@ class Document:
         return self.lines.get(path, 1)
 
 
+def is_below(path: KeyPath, places: set[KeyPath]) -> bool:
+    """Return whether a path is one of these places, or below one."""
+    return any(path[:length] in places for length in range(1, len(path) + 1))
+
+
 def data(text: str | bytes) -> Any:
     """Return the data of one of Muster's own files: where it is written does not matter."""
     return yaml.load(text, Loader=_FastLoader)  # noqa: S506 (a safe one)
@@ -243,11 +248,13 @@ class _Builder:
             here = (*path, key)
             if key_node.tag != f"{_TAG}str":
                 self._other_key(key_node, here, key)
+            self.document.lines[here] = key_node.start_mark.line + 1
+            value = self.build(value_node, here)
             if key in keys:
                 self._fault("duplicate-key", key_node, here, key)
+                value = _both(result[key], value)
             keys.add(key)
-            self.document.lines[here] = key_node.start_mark.line + 1
-            result[key] = self.build(value_node, here)
+            result[key] = value
         return result
 
     def _other_key(self, node: yaml.Node, here: KeyPath, key: str) -> None:
@@ -310,6 +317,22 @@ class _Builder:
 
     def _fault(self, kind: str, node: yaml.Node, path: KeyPath, text: str) -> None:
         self.document.faults.append(Fault(kind, node.start_mark.line + 1, path, text))
+
+
+def _both(first: Any, second: Any) -> Any:
+    """Return the value of a key that is written twice, the first one changed in place.
+
+    YAML takes the last value. One mistake, one error: later checks don't miss what only the first
+    one has.
+    """
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key, value in second.items():
+            first[key] = _both(first[key], value) if key in first else value
+    elif isinstance(first, list) and isinstance(second, list) and first != second:
+        first.extend(second)
+    elif second is not None:
+        return second
+    return first
 
 
 def _said(error: yaml.MarkedYAMLError, mark: yaml.Mark | None, text: str) -> str:
