@@ -97,6 +97,7 @@ def limit_above_nodes(d: Definition) -> Iterator[Finding]:
                     (*path, key),
                     f"{said} {there[key]} {words}, so a limit of {amount} is never reached",
                     "lower it, or take it out",
+                    because=("nodes",),
                 )
 
 
@@ -130,6 +131,7 @@ def limit_unknown_gpu_type(d: Definition) -> Iterator[Finding]:
                     (*path, "gpu_types", name),
                     f'no node has GPUs of type "{name}"',
                     suggestion(name, known, remedy),
+                    because=("nodes",),
                 )
 
 
@@ -147,6 +149,7 @@ def least_above_nodes(d: Definition) -> Iterator[Finding]:
                         ("qos", name, LEAST, key),
                         f"each job needs {least} {words}, and {place} {there[key]}",
                         "lower it",
+                        because=("nodes",),
                     )
 
 

@@ -12,7 +12,12 @@ from muster.definition.schema.base import TIME_UNIT, SlurmTime
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.gpus import Gpus
 from muster.definition.schema.limits import Tres, TresMinutes
-from muster.definition.schema.node_sets import Machines, Partition, VirtualMachines
+from muster.definition.schema.node_sets import (
+    Accelerators,
+    Machines,
+    Partition,
+    VirtualMachines,
+)
 from muster.definition.schema_errors import MACHINE_TYPE, MISPLACED, SchemaError, plain_type
 from muster.definition.sources import Sources
 from muster.definition.spelling import nearest
@@ -21,6 +26,8 @@ from muster.definition.yaml_file import KeyPath
 _REFERENCE = "docs/reference/cluster.md has all keys"
 _CPUS = ("cpu", "cpus", "cores", "ncpus", "procs", "processors")
 _SHARING = ("oversubscribe", "over_subscribe", "shared")
+_GPU_TYPE = re.compile(r"[A-Za-z][A-Za-z-]*[0-9][A-Za-z0-9-]*")
+"""What types of GPUs are called, such as h100, rtx4080 or nvidia-tesla-t4."""
 _GPUS_OF_MACHINES = "GPUs of machines are `gpus: {count: N, type: T}`"
 
 
@@ -58,12 +65,20 @@ def unknown_key(sources: Sources) -> Iterator[Finding]:
     """A key that the schema does not have."""
     mixed = _mixed_sets(sources)
     misspelt = _misspelt_types(sources)
+    types = _types_as_keys(sources)
     for place, error in mixed.items():
         if place not in misspelt:
             yield _mixed(sources, error)
+    for place, counts in types.items():
+        said = "the nodes of a node set have one type of GPU"
+        if len(counts) == 1:
+            said = f'"{next(iter(counts))}" is a type of GPU and no key'
+        yield Finding(place, said, _of_types(str(place[-1]), counts))
     for error in _errors(sources, "extra_forbidden"):
         of_other_kind = error.gpu_key or error.is_of_other_kind
         if of_other_kind and error.path[:-1] in {*mixed, *misspelt}:
+            continue
+        if error.path[-1] in types.get(error.path[:-1], {}):
             continue
         key = str(error.path[-1])
         if error.gpu_key == "accelerators":
@@ -156,6 +171,18 @@ def _mixed_sets(sources: Sources) -> dict[KeyPath, SchemaError]:
     return first
 
 
+def _types_as_keys(sources: Sources) -> dict[KeyPath, dict[str, int]]:
+    """GPUs whose types are written as keys: how many there are of each, as in `{h100: 4}`."""
+    found: dict[KeyPath, dict[str, int]] = {}
+    for error in _errors(sources, "extra_forbidden"):
+        key = str(error.path[-1])
+        is_type = error.owner in (Gpus, Accelerators) and _GPU_TYPE.fullmatch(key)
+        count = error.value.get("count") if isinstance(error.value, dict) else error.value
+        if is_type and "type" not in error.beside and type(count) is int:
+            found.setdefault(error.path[:-1], {})[key] = count
+    return found
+
+
 def _mixed(sources: Sources, error: SchemaError) -> Finding:
     """One error for all keys of the other kind in a node set."""
     theirs, ours = ("VMs", "machines") if error.owner is Machines else ("machines", "VMs")
@@ -221,7 +248,7 @@ def _has_cpus(sources: Sources, error: SchemaError) -> bool:
 def missing_key(sources: Sources) -> Iterator[Finding]:
     """A required key that is not there."""
     misspelt = {error.meant for error in sources.schema_errors}
-    said = {*_mixed_sets(sources), *_misspelt_types(sources)}
+    said = {*_mixed_sets(sources), *_misspelt_types(sources), *_types_as_keys(sources)}
     for error in _errors(sources, "missing"):
         if error.path in misspelt or error.path[:-1] in said or _has_cpus(sources, error):
             continue  # the unknown key beside it is said already: one mistake, one error
@@ -320,15 +347,21 @@ def _of_listed_gpus(items: list[Any]) -> str | None:
                 counts[text_of(kind)] = counts.get(text_of(kind), 0) + count
             case _:
                 return None
-    if not counts:
-        return None
+    return _of_types("gpus", counts) if counts else None
+
+
+def _of_types(key: str, counts: dict[str, int]) -> str:
+    """What to write in place of GPUs of several types, or of one whose type is written as a key."""
     (kind, count), *others = counts.items()
-    remedy = f"write gpus: {{count: {count}, type: {kind}}}"
+    remedy = f"write {key}: {{count: {count}, type: {kind}}}"
     if not others:
         return remedy
+    remedy += f" and make another node set of nodes with {' or '.join(dict(others))}"
+    if key == "accelerators":
+        return remedy
     return (
-        f"{remedy} and make another node set of nodes with {' or '.join(dict(others))}, or, if one "
-        f"node has all of them, write gpus: {{count: {sum(counts.values())}}} without a type"
+        f"{remedy}, or, if one node has all of them, write gpus: {{count: {sum(counts.values())}}} "
+        "without a type"
     )
 
 
