@@ -323,14 +323,14 @@ def _both(first: Any, second: Any) -> Any:
     """Return the value of a key that is written twice, the first one changed in place.
 
     YAML takes the last value. One mistake, one error: later checks don't miss what only the first
-    one has.
+    one has, or the one of the two that is a mapping.
     """
     if isinstance(first, dict) and isinstance(second, dict):
         for key, value in second.items():
             first[key] = _both(first[key], value) if key in first else value
     elif isinstance(first, list) and isinstance(second, list) and first != second:
         first.extend(second)
-    elif second is not None:
+    elif second is not None and not isinstance(first, dict):
         return second
     return first
 

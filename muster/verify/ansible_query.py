@@ -90,7 +90,7 @@ def ask(
             remedy = "name the file that holds the password in ANSIBLE_VAULT_PASSWORD_FILE"
         raise AskError(f"Ansible did not start: {said}; {remedy}")
     # Root of a host says what it likes, also to the terminal of who asks.
-    results = {host: printable.result(result) for host, result in results.items()}
+    results = {host: printable.result(results[host]) for host in hosts if host in results}
     answers = {host: result for host, result in results.items() if answer in result}
     unreached = [
         f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
@@ -167,6 +167,8 @@ def _run(command: list[str], seconds: float) -> tuple[str, str]:
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_STDOUT_CALLBACK": "muster.slurm.muster_answers",
         "ANSIBLE_NOCOLOR": "1",
+        # It would print what hosts send among the lines.
+        "ANSIBLE_DEBUG": "0",
     }
     with subprocess.Popen(
         command,
@@ -194,10 +196,11 @@ def results_of(output: str) -> dict[str, Any] | None:
     for line in output.split("\n"):
         try:
             answer = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        results |= answer
-        ended = ended or not answer
+        if isinstance(answer, dict):
+            results |= answer
+            ended = ended or not answer
     return results if ended else None
 
 

@@ -195,6 +195,7 @@ except OSError:
 def test_slurmctld_is_ended_alone_by_long_messages_and_starts_again(access: Machine) -> None:
     group = "/sys/fs/cgroup/system.slice/slurmctld.service"
     assert share_of_memory(access, group) == pytest.approx(0.4, abs=0.01)
+    assert access.check(f"cat {group}/memory.swap.max") == "0"
     until(lambda: access.ssh("sinfo").returncode == 0, "slurmctld is up")
     job = submitted(access)
     alone = "systemctl show --value --property=InvocationID mariadb munge muster-munge ssh"

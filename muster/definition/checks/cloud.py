@@ -158,7 +158,7 @@ def system_in_the_cloud(d: Definition) -> Iterator[Finding]:
 def slurm_newer_in_the_cloud(d: Definition) -> Iterator[Finding]:
     """A release of SLURM in the cloud newer than the one that the distribution packages."""
     packaged, wanted = PACKAGED_SLURM[d.cluster.os], d.cluster.slurm_version
-    # Of ubuntu-22.04 system-in-the-cloud speaks, which names the systems that are possible.
+    # system-in-the-cloud reports ubuntu-22.04, and names the systems that are possible.
     if d.cluster.cloud is None or wanted <= packaged or d.cluster.os == "ubuntu-22.04":
         return
     systems = [system for system, release in PACKAGED_SLURM.items() if release == wanted]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from muster.catalog import accelerators
 from muster.catalog.slurm_parameters import OVERSUBSCRIBE, parameters
 from muster.definition.checks.registry import Finding, source_check, suggestion
 from muster.definition.examples import example, text_of
@@ -26,8 +27,10 @@ from muster.definition.yaml_file import KeyPath
 _REFERENCE = "docs/reference/cluster.md has all keys"
 _CPUS = ("cpu", "cpus", "cores", "ncpus", "procs", "processors")
 _SHARING = ("oversubscribe", "over_subscribe", "shared")
-_GPU_TYPE = re.compile(r"[A-Za-z][A-Za-z-]*[0-9][A-Za-z0-9-]*")
-"""What types of GPUs are called, such as h100, rtx4080 or nvidia-tesla-t4."""
+_GPU_TYPE = re.compile(r"(?!gpu|count)[A-Za-z0-9_-]*[0-9][A-Za-z0-9_-]*", re.IGNORECASE)
+"""What types of GPUs are called, such as h100, rtx_4080 or 2080ti."""
+_MAX_GPUS = 64
+"""Of a node (schema/gpus.py)."""
 _GPUS_OF_MACHINES = "GPUs of machines are `gpus: {count: N, type: T}`"
 
 
@@ -176,9 +179,13 @@ def _types_as_keys(sources: Sources) -> dict[KeyPath, dict[str, int]]:
     found: dict[KeyPath, dict[str, int]] = {}
     for error in _errors(sources, "extra_forbidden"):
         key = str(error.path[-1])
-        is_type = error.owner in (Gpus, Accelerators) and _GPU_TYPE.fullmatch(key)
+        is_type = (error.owner is Gpus and _GPU_TYPE.fullmatch(key)) or (
+            error.owner is Accelerators and key in accelerators.KINDS
+        )
         count = error.value.get("count") if isinstance(error.value, dict) else error.value
-        if is_type and "type" not in error.beside and type(count) is int:
+        if not is_type or "type" in error.beside or type(count) is not int:
+            continue
+        if 1 <= count <= _MAX_GPUS:
             found.setdefault(error.path[:-1], {})[key] = count
     return found
 

@@ -115,6 +115,23 @@ def said_by(result: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> ansible_
     return ansible_query.ask(Path(), "hardware.yml", ["n1"], "report")
 
 
+def test_answers_are_in_the_order_of_hosts_as_they_were_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They come in any order, and what is shown of hosts is to be the same in each run."""
+    lines = [*({name: {"report": {}}} for name in ("n3", "n1", "n2")), {}]
+    output = "\n".join(map(json.dumps, lines))
+    monkeypatch.setattr(ansible_query, "_run", lambda *_: (output, ""))
+    found = ansible_query.ask(Path(), "hardware.yml", ["n1", "n2", "n3"], "report")
+    assert list(found.answers) == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize("line", ["0", "null", "[]", '"x"', "[" * 100_000])
+def test_other_lines_than_those_of_hosts_are_no_answers(line: str) -> None:
+    assert ansible_query.results_of(f"{line}\n") is None
+    assert ansible_query.results_of(f'{line}\n{{"n1": {{}}}}\n{{}}\n') == {"n1": {}}
+
+
 def test_a_host_s_answer_does_not_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Root of a node says what it likes, and an administrator reads it on a laptop."""
     result = {
