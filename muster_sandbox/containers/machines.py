@@ -180,7 +180,9 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
 
 def _equip(fleet: Fleet, machine: Machine) -> None:
     """Authorize the fleet's ssh key, and write how many GPUs to make."""
-    gpus = f"; echo {machine.gpus} >/etc/fake-gpus" if machine.gpus else ""
+    # The unit that makes them may read it now, where the machine is booting again.
+    file = "/etc/fake-gpus"
+    gpus = f"; echo {machine.gpus} >{file}.new; mv {file}.new {file}" if machine.gpus else ""
     podman(
         *("exec", "--interactive", fleet.container(machine.name), "sh", "-c"),
         f"umask 077; mkdir -p /root/.ssh; cat >/root/.ssh/authorized_keys{gpus}",

@@ -51,16 +51,17 @@ def test_the_example_saves_its_work_when_it_is_requeued(lab: Lab) -> None:
         .read_text()
         .replace('.json" &', '.json" --epochs 9999 &')
     )
-    ada.run("cat >train/longer.sbatch", stdin=script)
-    job = ada.run("cd train && sbatch --parsable longer.sbatch").strip()
+    ada.run("cp -r /usr/local/share/muster/examples/train longer")
+    ada.run("cat >longer/train.sbatch", stdin=script)
+    job = ada.run("cd longer && sbatch --parsable train.sbatch").strip()
     try:
         until(
-            lambda: "epoch 100:" in ada.run(f"cat train/train-{job}.out 2>&1", check=False),
+            lambda: "epoch 100:" in ada.run(f"cat longer/train-{job}.out 2>&1", check=False),
             "it trains",
         )
         lab.on("lab-access", f"scontrol requeue {job}")
         until(lambda: "PENDING" in ada.run(f"squeue -h -j {job} -o %T"), f"{job} has ended", 60)
-        assert "epochs, which are saved" in ada.run(f"cat train/train-{job}.out")
+        assert "epochs, which are saved" in ada.run(f"cat longer/train-{job}.out")
     finally:
         ada.run(f"scancel {job}")
 
