@@ -18,6 +18,8 @@ description:
   - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken;
     and not on hosts that are to be avoided or whose credential can't be decoded, where it would
     hang in completing.
+  - In a partition with nodes among C(credentials) it runs on these alone. Nodes that another run has
+    configured may not know the names of new ones yet.
   - The job's srun runs on its first node. An srun on the controller would open any socket there, as
     root, for who sends it a credential of root's, and root of each node can make one.
 options:
@@ -96,9 +98,12 @@ NODE_LINE = re.compile(r"[A-Za-z0-9_.-]{1,64}(\|[^|]*){3}\|")
 JOB_FORMAT = "%T|%r|%k"
 SUBMITTED = re.compile(r"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 """What `sbatch --parsable` prints; a plugin may print lines too."""
+COMMENT_BYTES = 1000
+"""slurmctld refuses a comment of more than 1,024 (_test_strlen in job_mgr.c)."""
 SCRIPT = (
     "said=$(srun --label hostname 2>&1) ||"
-    ' { scontrol update jobid=$SLURM_JOB_ID comment="$said"; exit 1; }'
+    f' {{ said=$(printf %s "$said" | head --bytes={COMMENT_BYTES});'
+    ' scontrol update jobid=$SLURM_JOB_ID comment="$said"; exit 1; }'
 )
 """The test job. What srun says of a failure is kept as the job's comment."""
 WITHOUT_ENVIRONMENT = ("env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin")
@@ -302,7 +307,10 @@ class Cluster:
     def jobs(
         self, nodes: list[Node], avoided: Collection[str]
     ) -> dict[str, list[dict[str, object]]]:
-        """Run jobs in each partition that is up and has idle nodes that are not `avoided`."""
+        """Run jobs in each partition that is up and has idle nodes that are not `avoided`.
+
+        Where hosts of this run are among them, on these alone.
+        """
         idle: dict[str, list[str]] = {}
         for node in nodes:
             if node["state"] == "idle" and node["name"] not in avoided:
@@ -314,8 +322,11 @@ class Cluster:
             )
             if state == "up"
         }
+        of_this_run = self.parameters["credentials"]
         return {
-            partition: self.jobs_on(partition, names)
+            partition: self.jobs_on(
+                partition, [name for name in names if name in of_this_run] or names
+            )
             for partition, names in idle.items()
             if partition in up
         }

@@ -1,6 +1,8 @@
 """How long verify waits for nodes, and what it says of its test jobs."""
 
 import importlib.util
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,7 @@ class Programs:
             "ping_seconds": 0,
             "job_seconds": 1,
             "max_job_nodes": 64,
+            "credentials": {},
             "jobs": {},
         }
         self.said, self.error = said, error
@@ -190,6 +193,55 @@ def test_partitions_that_are_not_told_are_no_reason_to_run_no_job(cluster):
     node = {"name": "a", "partition": "cpu", "state": "idle"}
     with pytest.raises(SystemExit, match=r"sinfo: Unable to contact; is slurmctld up"):
         cluster(Programs(sinfo="", error="Unable to contact")).jobs([node], [])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cpu"),
+    [
+        # A node that was added by a run with --limit: others don't have its name yet.
+        (["access", "cpu-03"], "cpu-03"),
+        (["access", "gpu-01"], "cpu-01,cpu-03"),
+        (["access", "cpu-01", "cpu-02", "cpu-03", "gpu-01"], "cpu-01,cpu-03"),
+    ],
+)
+def test_jobs_run_on_the_nodes_of_this_run(cluster, hosts, cpu):
+    states = {"cpu-01": "idle", "cpu-02": "mixed", "cpu-03": "idle", "gpu-01": "idle"}
+    nodes = [
+        {"name": name, "partition": name.partition("-")[0], "state": state}
+        for name, state in states.items()
+    ]
+    programs = Programs(
+        sinfo="cpu|up\ngpu|up\n", sbatch="17\n", squeue="COMPLETED|None|\n", sacct=" COMPLETED\n"
+    )
+    programs.params["credentials"] = dict.fromkeys(hosts, "MUNGE:...")
+    jobs = cluster(programs).jobs(nodes, [])
+    assert {name: [",".join(job["nodes"]) for job in of_one] for name, of_one in jobs.items()} == {
+        "cpu": [cpu],
+        "gpu": ["gpu-01"],
+    }
+
+
+@pytest.mark.parametrize("said", ["srun: error: no address", "srun: error: \u00fc " * 100])
+def test_what_srun_says_of_a_failure_is_a_comment_that_slurmctld_takes(tmp_path, said):
+    for name, text in (
+        ("srun", 'printf %s "$SAID" >&2; exit 1'),
+        ("scontrol", 'printf %s "$3" >"$COMMENT"'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SAID": said,
+        "COMMENT": str(tmp_path / "comment"),
+        "SLURM_JOB_ID": "17",
+    }
+    done = subprocess.run(
+        ["/bin/sh", "-c", cluster_report.SCRIPT], env=environment, timeout=20, check=False
+    )
+    assert done.returncode == 1
+    comment = (tmp_path / "comment").read_bytes().removeprefix(b"comment=")
+    assert comment == said.encode()[: cluster_report.COMMENT_BYTES]
+    assert len(comment) <= 1024
 
 
 def test_a_ping_without_a_word_is_no_answer(cluster):
