@@ -69,14 +69,6 @@ def _definition(read: Sources, hosts: Hosts | None = None) -> Definition:
     return definition
 
 
-def _written_twice(read: Sources, document: str) -> set[KeyPath]:
-    """Return the keys that `cluster` or `hosts` has twice.
-
-    Both values are taken: they need not fit together, and there may be hosts too many.
-    """
-    return {fault.path for file, fault in read.faults("duplicate-key") if file == document}
-
-
 def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | None, list[Problem]]:
     """Returns the definition, if one can be made, and all problems in the order of the files.
 
@@ -94,7 +86,6 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         # What else is wrong below these keys would be told of places that the file does not have.
         places: list[KeyPath] = [(key,) for key in beside]
         places += [error.meant for error in moved if error.meant is not None]
-        places += [path[1:] for path in _written_twice(read, "cluster") if path[1:]]
         errors = [e for e in errors if not any(e.path[: len(place)] == place for place in places)]
         read.schema_errors = [*moved, *errors]
         if cluster is not None:
@@ -117,7 +108,8 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         said_at |= {error.path[:-1] for error in read.schema_errors if error.is_of_other_kind}
         said_at |= {(key,) for key in indentation.beside_cluster(read.cluster.data)}
         of_definition = _definition_findings(repaired, unread)
-        twice = _written_twice(read, "hosts")
+        # Both values of a key that hosts.yml has twice are taken: there may be hosts too many.
+        twice = {fault.path for file, fault in read.faults("duplicate-key") if file == "hosts"}
         of_definition = [
             (name, finding)
             for name, finding in of_definition

@@ -98,7 +98,7 @@ def notes(
     ]
     rows += [
         f"partition {name}: no test job ran: its limits take none of root's there, or only one of "
-        "more nodes than are idle"
+        "more nodes than are idle (with --limit: in this run)"
         for name in cluster["untried"]
     ]
     rows += [

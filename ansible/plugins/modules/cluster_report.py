@@ -86,7 +86,7 @@ report:
   description: >-
     undecoded (host -> reason), and of the whole cluster nodes (list of name, partition, state, user,
     reason), jobs (list of partition, nodes, code, output, accounted, limited: a limit kept it from
-    running) and untried (partitions whose idle nodes are too few for a job that limits allow); else
+    running) and untried (partitions whose idle nodes of this run are too few for a job that limits allow); else
     unanswered (what C(scontrol ping) said where slurmctld did not answer, empty if it did).
   type: dict
   returned: always
@@ -101,7 +101,7 @@ SUBMITTED = re.compile(r"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 COMMENT_BYTES = 1000
 """slurmctld refuses a comment of more than 1,024 (_test_strlen in job_mgr.c)."""
 SCRIPT = (
-    "said=$(srun --label hostname 2>&1) ||"
+    "said=$(srun --label hostname 2>&1 >/dev/null) ||"
     f' {{ said=$(printf %s "$said" | head --bytes={COMMENT_BYTES});'
     ' scontrol update jobid=$SLURM_JOB_ID comment="$said"; exit 1; }'
 )

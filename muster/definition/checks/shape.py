@@ -351,7 +351,7 @@ def _of_listed_gpus(items: list[Any]) -> str | None:
     for item in items:
         match item:
             case {"count": int(count), "type": str(kind)}:
-                counts[text_of(kind)] = counts.get(text_of(kind), 0) + count
+                counts[kind] = counts.get(kind, 0) + count
             case _:
                 return None
     return _of_types("gpus", counts) if counts else None
@@ -360,10 +360,10 @@ def _of_listed_gpus(items: list[Any]) -> str | None:
 def _of_types(key: str, counts: dict[str, int]) -> str:
     """What to write in place of GPUs of several types, or of one whose type is written as a key."""
     (kind, count), *others = counts.items()
-    remedy = f"write {key}: {{count: {count}, type: {kind}}}"
+    remedy = f"write {key}: {{count: {count}, type: {text_of(kind)}}}"
     if not others:
         return remedy
-    remedy += f" and make another node set of nodes with {' or '.join(dict(others))}"
+    remedy += f" and make another node set of nodes with {' or '.join(map(text_of, dict(others)))}"
     if key == "accelerators":
         return remedy
     return (

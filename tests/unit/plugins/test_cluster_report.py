@@ -221,10 +221,10 @@ def test_jobs_run_on_the_nodes_of_this_run(cluster, hosts, cpu):
     }
 
 
-@pytest.mark.parametrize("said", ["srun: error: no address", "srun: error: \u00fc " * 100])
+@pytest.mark.parametrize("said", ["srun: error: no address", "srun: error: " + "\u00fc" * 600])
 def test_what_srun_says_of_a_failure_is_a_comment_that_slurmctld_takes(tmp_path, said):
     for name, text in (
-        ("srun", 'printf %s "$SAID" >&2; exit 1'),
+        ("srun", 'echo 0: lab-cpu-01; printf %s "$SAID" >&2; exit 1'),
         ("scontrol", 'printf %s "$3" >"$COMMENT"'),
     ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")

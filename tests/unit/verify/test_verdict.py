@@ -416,7 +416,7 @@ def test_that_limits_allow_no_test_job_is_said_and_is_not_wrong() -> None:
     assert said(controller=closed) == []
     assert noted(controller=closed) == [
         "partition large: no test job ran: its limits take none of root's there, or only one of "
-        "more nodes than are idle",
+        "more nodes than are idle (with --limit: in this run)",
         "partition ml-cpu on lab-cpu-[01-02]: no test job ran, for a limit: srun: error: "
         "QOSGrpGRES",
     ]
