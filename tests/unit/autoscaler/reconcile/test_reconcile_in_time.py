@@ -18,7 +18,7 @@ from simkit import CALM_S, FAULTS, SimulatedRun
 from muster.autoscaler.reconcile import retry_policy
 
 pytestmark = pytest.mark.usefixtures("quiet")
-SHARDS, EACH = 4, 125
+SHARDS, EACH = 4, 175
 LENGTH_S = 600
 """So long faults occur in each schedule of `make test`, twice ResumeTimeout; else 900 s."""
 PROOF_SEEDS, PROOF_SHARDS, PROOF_EACH = 3, 14, 250
