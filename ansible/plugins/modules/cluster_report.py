@@ -18,7 +18,7 @@ description:
   - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken;
     and not on hosts that are to be avoided or whose credential can't be decoded, where it would
     hang in completing.
-  - In a partition with nodes among C(credentials) it runs on these alone. Nodes that another run has
+  - In a partition with idle nodes among C(credentials) it runs on these alone. Nodes that another run has
     configured may not know the names of new ones yet.
   - The job's srun runs on its first node. An srun on the controller would open any socket there, as
     root, for who sends it a credential of root's, and root of each node can make one.
