@@ -4,6 +4,7 @@ They are for tests of programs that wait for guests.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from muster_sandbox.fakecloud import Cloud
@@ -27,6 +28,8 @@ class Script:
     """How guests behave; a test changes it while the cloud runs, by `server.do`."""
 
     step_seconds: float = 0.05
+    lasts: Callable[[str], bool] = lambda _step: False
+    """Whether a step goes on though its seconds are over: until a test has seen it."""
     fails: dict[str, str] = field(default_factory=dict)
     """Role -> the message with which its last step fails."""
     silent: set[str] = field(default_factory=set)
@@ -78,10 +81,14 @@ class Guests(MemoryBackend):
         if number < len(steps):
             self.consoles[identity] = console + f"[muster] {steps[number]}\r\n".encode()
             self._report(target, digest, "running", steps[number])
-            self.cloud.later(
-                self.script.step_seconds,
-                lambda: self._step(target, identity, role, digest, number + 1),
-            )
+
+            def over() -> None:
+                if self.script.lasts(steps[number]):
+                    self.cloud.later(self.script.step_seconds, over)
+                else:
+                    self._step(target, identity, role, digest, number + 1)
+
+            self.cloud.later(self.script.step_seconds, over)
         elif failure:
             self.consoles[identity] = console + f"fatal: {failure}\r\n".encode()
             self._report(target, digest, "failed", steps[-1], failure)

@@ -58,9 +58,10 @@ def left(compute: Compute) -> Callable[[], list[str]]:
 
 
 def test_an_image_is_made_and_its_builder_is_gone(
-    compute: Compute, wanted: Build, left: Callable[[], list[str]]
+    compute: Compute, wanted: Build, script: Script, left: Callable[[], list[str]]
 ):
     said: list[str] = []
+    script.lasts = lambda step: not any(line.endswith(step) for line in said)
     made = image.build(compute, wanted, said.append)
     assert made.name.startswith("lab-0123456789ab-")
     assert left() == [made.name]
@@ -142,8 +143,11 @@ def test_a_builder_that_says_nothing_is_given_up(
 
 
 def test_a_builder_that_vanishes_is_noticed(
-    compute: Compute, wanted: Build, left: Callable[[], list[str]]
+    compute: Compute, wanted: Build, script: Script, left: Callable[[], list[str]]
 ):
+    # It is gone before its first step ends.
+    script.lasts = lambda _step: True
+
     def delete(line: str) -> None:
         # As Google does after its maximum run time.
         if line.endswith("Fetch the bundle"):
