@@ -178,10 +178,37 @@ def test_daemons_answer_under_an_attack(
     assert restarts(access) == "0\n\n0"
 
 
-def test_slurmctld_leaves_memory_to_others(access: Machine) -> None:
+FEED = """
+import itertools, socket, struct
+fed = [socket.create_connection(("127.0.0.1", 6817)) for _ in range(5)]
+try:
+    for one in fed:
+        one.sendall(struct.pack("!I", 200 << 20))
+    for one in itertools.cycle(fed):
+        one.sendall(bytes(1 << 20))
+except OSError:
+    pass
+"""
+"""Messages of 200 MiB for slurmctld, sent side by side until it is gone.
+
+Longer ones would not meet the bound: the kernel refuses more memory than the machine has.
+"""
+
+
+def test_slurmctld_is_ended_alone_by_long_messages_and_starts_again(access: Machine) -> None:
     group = "/sys/fs/cgroup/system.slice/slurmctld.service"
     assert share_of_memory(access, group) == pytest.approx(0.4, abs=0.01)
     assert access.check(f"cat {group}/memory.swap.max") == "0"
+    until(lambda: access.ssh("sinfo").returncode == 0, "slurmctld is up")
+    job = submitted(access)
+    alone = "systemctl show --value --property=InvocationID mariadb munge muster-munge ssh"
+    others = access.check(alone)
+    access.check(f"runuser -u ada -- timeout 100 python3 -c {shlex.quote(FEED)}")
+    # systemd says it a moment after the connections have ended.
+    ended = "journalctl --unit=slurmctld --output=cat --lines=20 --grep=oom-kill"
+    until(lambda: access.ssh(ended).returncode == 0, "slurmctld has met its limit", seconds=20)
+    until(lambda: job in queue(access), "slurmctld is up with its queue")
+    assert access.check(alone) == others
 
 
 # As much as there is, then the rest.
