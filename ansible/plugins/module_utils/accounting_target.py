@@ -86,7 +86,13 @@ def target(
             default = existing.default_account
             if prune and default not in {account for account, _ in extra}:
                 default = min(extra)[0]
-            users[user] = replace(existing, default_account=default, associations=frozenset(extra))
+            # Rights are those of the definition alone: who is not in it keeps none.
+            users[user] = replace(
+                existing,
+                default_account=default,
+                admin_level="none",
+                associations=frozenset(extra),
+            )
     if current.has_other_clusters:
         # Rights are those of all clusters: another one's definition may have given them.
         for user in users.keys() & current.users.keys():

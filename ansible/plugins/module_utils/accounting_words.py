@@ -65,16 +65,17 @@ def by_hand(current: State, wish: State) -> list[str]:
     return lines if current.has_other_clusters else lines + _coordinators(current, wish)
 
 
-def by_others(current: State, wish: State) -> list[str]:
+def by_others(current: State, goal: State, wish: State) -> list[str]:
     """Return the rights that another cluster of the slurmdbd may have given."""
-    if not current.has_other_clusters:
+    if not goal.has_other_clusters:
         return []
-    return _coordinators(current, wish) + [
+    return _coordinators(goal, wish) + [
         f"user {name}: admin level {user.admin_level}"
-        for name, user in sorted(current.users.items())
+        # slurmdbd keeps who has an association elsewhere, with the rights.
+        + ("" if name in goal.users else f", if another cluster has {name}")
+        for name, user in sorted({**current.users, **goal.users}.items())
         if user.admin_level != "none"
-        and name in wish.users
-        and wish.users[name].admin_level == "none"
+        and (name not in wish.users or wish.users[name].admin_level == "none")
     ]
 
 

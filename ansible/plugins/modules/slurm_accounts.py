@@ -180,8 +180,9 @@ options:
         type: str
       admin_level:
         description:
-          - Rights over all accounts, of all clusters of the slurmdbd. Where it has several, V(none)
-            leaves them as they are.
+          - Rights over all accounts, of all clusters of the slurmdbd. Users of the cluster whom no
+            account lists have V(none). Where the slurmdbd has several clusters, V(none) leaves them
+            as they are.
         type: str
         choices: [none, operator, administrator]
         default: none
@@ -415,7 +416,7 @@ def change(module: AnsibleModule, options: Params) -> None:
             f"{cluster}: not in the definition, and kept: {', '.join(kept)}; "
             "accounts_prune: true removes them"
         )
-    rights = by_others(goal, wish)
+    rights = by_others(current, goal, wish)
     if rights and options["slurmctld_runs"]:
         module.warn(
             f"{cluster}: kept, as other clusters may have given them: {', '.join(rights)}; "

@@ -99,7 +99,11 @@ CASES = {
             "modify user where name=ada cluster=lab set defaultaccount=other",
         ],
     ),
-    "nothing is removed unasked": (("24.11", []), {}, []),
+    "rights of people without an account in the definition are taken, and no more unasked": (
+        ("24.11", []),
+        {},
+        ["modify user where name=alan set adminlevel=none"],
+    ),
     "pruned: the new default account before the old one goes": (
         ("24.11", [account("lab-test", "ada", **LAB_TEST)]),
         {"prune": True},
@@ -117,6 +121,15 @@ CASES = {
             "modify user where name=ada cluster=lab set defaultaccount=lab-test",
             "delete user where name=ada cluster=lab account=other",
             "delete user where name=alan cluster=lab",
+            "delete account where name=other cluster=lab",
+        ],
+    ),
+    "pruned: whose jobs stay has no rights any more": (
+        ("24.11", []),
+        {"prune": True, "busy": [("lab-test", "alan")]},
+        [
+            "modify user where name=alan set adminlevel=none",
+            "delete user where name=ada cluster=lab",
             "delete account where name=other cluster=lab",
         ],
     ),

@@ -21,6 +21,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
     by_hand,
     by_others,
     limits_changed,
+    shown,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from documentation import ROOT, Page, merged
@@ -290,7 +291,8 @@ def test_coordinators_whom_another_cluster_may_have_made_are_kept_and_named():
     assert commands(options, prune=True, has=has) == []
     current = parse("lab", has)
     goal = target(current, wanted(*options), prune=True)
-    assert by_others(goal, wanted(*options)) == ["account lab-test: coordinator ada"]
+    said = by_others(current, goal, wanted(*options))
+    assert said == ["account lab-test: coordinator ada"]
 
 
 def test_rights_that_another_cluster_may_have_given_are_not_lowered_by_default():
@@ -298,10 +300,44 @@ def test_rights_that_another_cluster_may_have_given_are_not_lowered_by_default()
     unsaid = ACCOUNTS, [user("ada", "other")], SETTLED[2]
     assert commands(unsaid) == ["modify user where name=alan set adminlevel=none"]
     assert commands(unsaid, has=has) == []
-    assert by_others(parse("lab", has), wanted(*unsaid)) == ["user alan: admin level operator"]
-    assert by_hand(parse("lab", has), wanted(*unsaid)) == []
+    current = parse("lab", has)
+    said = by_others(current, current, wanted(*unsaid))
+    assert said == ["user alan: admin level operator"]
+    assert by_hand(current, wanted(*unsaid)) == []
     said = ACCOUNTS, [USERS[0], user("alan", admin_level="administrator")], SETTLED[2]
     assert commands(said, has=has) == ["modify user where name=alan set adminlevel=administrator"]
+
+
+WITHOUT_ALAN = (
+    [account("LAB-test", "ada", **LAB_TEST | {"associations": []}), ACCOUNTS[1]],
+    [USERS[0]],
+    SETTLED[2],
+)
+
+
+def test_rights_end_with_the_last_account_of_the_definition():
+    current, wish = parse("lab", HAS), wanted(*WITHOUT_ALAN)
+    goal = target(current, wish)
+    taken = "modify user where name=alan set adminlevel=none"
+    assert commands(WITHOUT_ALAN) == [taken]
+    assert "adminlevel=operator" in shown("lab", current)
+    assert "user alan: accounts=lab-test default=lab-test adminlevel=none" in shown("lab", goal)
+    again = HAS | {"users": HAS["users"].replace("Operator", "None")}
+    assert commands(WITHOUT_ALAN, has=again) == []
+
+
+@pytest.mark.parametrize(
+    ("prune", "said"),
+    [
+        (False, "user alan: admin level operator"),
+        (True, "user alan: admin level operator, if another cluster has alan"),
+    ],
+)
+def test_rights_that_another_cluster_may_have_given_to_others_are_named(prune, said):
+    has = HAS | {"clusters": "lab\nother-lab\n"}
+    current, wish = parse("lab", has), wanted(*WITHOUT_ALAN)
+    assert [line for line in commands(WITHOUT_ALAN, prune, has=has) if "adminlevel" in line] == []
+    assert by_others(current, target(current, wish, prune), wish) == [said]
 
 
 def test_tres_that_slurmdbd_does_not_know_are_left_for_later():
