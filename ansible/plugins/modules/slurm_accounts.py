@@ -69,7 +69,8 @@ description:
     names that sacctmgr would take for others are left as they are, and named in a warning. Where a
     line end or a bar breaks the rows that are read, the module refuses, with the row.
   - In check mode, where slurmdbd does not answer, a warning says so and nothing is shown as to be
-    made. Before its first run, without C(/etc/slurm/slurmdbd.conf), all is.
+    made. Before its first run, without C(/etc/slurm/slurmdbd.conf), all is. Limits of TRES that
+    slurmdbd does not know yet are shown.
   - If slurmdbd stops answering while the module changes things, the error names the commands that
     were done and those that were not; another run does the rest.
   - One run at a time on a host changes accounts and limits; another one waits for it.
@@ -480,11 +481,13 @@ def with_known_tres(
         RefusedError: slurmctld runs, and does not make known what is limited.
 
     """
+    if module.check_mode and module.params["slurmctld_runs"]:
+        return current, wish, []  # a run starts slurmctld before it sets the limits
     if not current.tres:
         return current, wish, []  # check mode before the first run
     deadline = time.monotonic() + slurmdbd.timeout_seconds
     while unknown := unknown_tres(wish, current.tres):
-        if module.check_mode or not module.params["slurmctld_runs"]:
+        if not module.params["slurmctld_runs"]:
             return current, without_tres(wish, unknown), sorted(unknown)
         if time.monotonic() >= deadline:
             tres, whose = min(unknown.items())

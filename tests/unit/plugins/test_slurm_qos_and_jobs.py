@@ -300,8 +300,8 @@ def test_a_drained_qos_that_comes_back_takes_jobs(talk):
 H100 = changed(limits={"GrpTRES": {"gres/gpu:h100": 2}})
 
 
-def module(**options):
-    return SimpleNamespace(check_mode=False, params={"slurmctld_runs": True} | options)
+def module(check_mode=False, **options):
+    return SimpleNamespace(check_mode=check_mode, params={"slurmctld_runs": True} | options)
 
 
 def test_limits_of_gpus_wait_for_slurmctld(talk):
@@ -311,6 +311,16 @@ def test_limits_of_gpus_wait_for_slurmctld(talk):
     )
     assert deferred == ["gres/gpu:h100"]
     assert wish.accounts["lab-test"].settings.keys() == {("QOSLevel", ""), ("DefaultQOS", "")}
+
+
+def test_a_check_shows_limits_of_gpus_that_slurmctld_will_make_known(talk):
+    slurmdbd = talk(FakeSlurmdbd())
+    current, wish, deferred = slurm_accounts.with_known_tres(
+        module(check_mode=True), slurmdbd, slurmdbd.state(), wanted(*H100)
+    )
+    assert deferred == []
+    said = limits_changed(current, target(current, wish))
+    assert "account lab-test: GPUs of type h100 at once none -> 2" in said
 
 
 def test_limits_of_gpus_that_slurmctld_does_not_make_known_are_refused(talk):
