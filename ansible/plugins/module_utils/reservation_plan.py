@@ -131,7 +131,8 @@ def commands(there: Reservation | None, wish: Reservation, now: datetime) -> lis
         return [created(wish, now)]
     if there.start > now:
         wish = _next(wish, now)
-    both_begun = there.start <= now and wish.start <= now
+    # One that comes once began when it was made, at the latest; SLURM repeats another at its hour.
+    both_begun = not wish.repeat and there.start <= now and wish.start <= now
     moves = there.start != wish.start and not both_begun
     if there.place != wish.place or (moves and there.start <= now):
         return [["delete", f"ReservationName={wish.name}"], created(wish, now)]

@@ -187,9 +187,20 @@ def test_other_nodes_are_another_reservation(change):
     assert made[:2] == ["create", "reservation"]
 
 
-def test_another_begin_of_what_has_begun_is_another_reservation():
-    commands_ = plan(MONDAY | {"start": "2027-01-11T15:00"}, line(), DURING)
+@pytest.mark.parametrize("begin", ["13:00", "15:00"])
+def test_another_begin_of_what_has_begun_is_another_reservation(begin):
+    changed = MONDAY | {"start": f"2027-01-11T{begin}"}
+    commands_ = plan(changed, line(), DURING)
     assert [command[0] for command in commands_] == ["delete", "create"]
+    made = words(commands_[1])
+    again = line(start=made["StartTime"], end=made["EndTime"])
+    assert plan(changed, again, DURING) == []
+
+
+def test_what_comes_once_and_has_begun_began_when_it_was_made():
+    earlier = DEADLINE | {"start": "2027-01-11T13:00", "minutes": 180}
+    there = line(name="deadline", flags="MAGNETIC", users="ian,jo", accounts="(null)")
+    assert plan(earlier, there, DURING) == []
 
 
 FAKE = """#!/bin/sh
