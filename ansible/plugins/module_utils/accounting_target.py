@@ -183,9 +183,13 @@ def _with_settings(
                 prune,
             )
     qos = {name: settings for name, settings in current.qos.items() if name not in removed}
-    closed = {name for name in wish.qos if current.qos.get(name, {}).get(CLOSED) == "0"}
-    # One that was drained and comes back takes jobs again.
-    opened = closed - _used_qos(current) if closed else closed
+    opened = {name for name in wish.qos if current.qos.get(name, {}).get(CLOSED) == "0"}
+    if opened:
+        # One that was drained and comes back to somebody takes jobs again. A partition's is in no
+        # list, drained or not: there the 0 may be somebody's.
+        all_qos = {**current.qos, **wish.qos}
+        used = _used_qos(replace(goal, accounts=accounts, settings=settings, qos=all_qos))
+        opened &= used - _used_qos(current)
     for name, wanted in _qos_with_normal(current, wish).items():
         there = current.qos.get(name, {})
         if name in opened:

@@ -297,6 +297,26 @@ def test_a_drained_qos_that_comes_back_takes_jobs(talk):
     assert commands(SETTLED, has=HAS | {"qos": CLOSED_QOS}) == []
 
 
+def test_a_qos_of_a_partition_that_somebody_closed_stays_so():
+    """No association names it, and none is to."""
+    without = ASSOCIATIONS.replace("normal,old,scavenger|", "normal,scavenger|")
+    has = HAS | {"qos": CLOSED_QOS, "associations": without}
+    options = changed(qos=["normal", "scavenger"])
+    assert commands(options, has=has) == []
+    assert by_hand(parse("lab", has), wanted(*options)) == ["QoS old: jobs, waiting ones too 0"]
+    assert commands(options, prune=True, has=has) == [
+        "modify qos where name=old set GrpSubmitJobs=-1"
+    ]
+
+
+def test_a_drained_qos_that_comes_back_to_a_user_alone_takes_jobs():
+    without = ASSOCIATIONS.replace("normal,old,scavenger|", "normal,scavenger|")
+    has = HAS | {"qos": CLOSED_QOS, "associations": without}
+    own = association("ada", qos=["normal", "old"])
+    said = commands(changed(qos=["normal", "scavenger"], associations=[ALAN, own]), has=has)
+    assert "modify qos where name=old set GrpSubmitJobs=-1" in said
+
+
 H100 = changed(limits={"GrpTRES": {"gres/gpu:h100": 2}})
 
 
