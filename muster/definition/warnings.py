@@ -43,6 +43,7 @@ def warnings(definition: Definition) -> Iterator[str]:
             "recommended one, or take the line out"
         )
     yield from _people(definition)
+    yield from _reservations(cluster)
     yield from _unchosen_accounts(definition)
     yield from _unbounded_jobs(definition)
     yield from _coordinators(cluster)
@@ -135,6 +136,22 @@ def _people(definition: Definition) -> Iterator[str]:
             yield (
                 f"accounts: no account lists {_first_of(without)}, whose jobs SLURM refuses; add "
                 "them to `users` of an account"
+            )
+
+
+def _reservations(cluster: Cluster) -> Iterator[str]:
+    """Reservations for people who have all left: Muster leaves them out, and slurmctld keeps them.
+
+    No errors: who leaves is one change, and one that is over keeps no nodes.
+    """
+    people = cluster.users.people
+    for name, reservation in cluster.reservations.items():
+        users = reservation.users
+        if users and all(user in people and people[user].state == "absent" for user in users):
+            yield (
+                f"reservations.{name}.users: the `state` of {_first_of(users)} is absent, so no "
+                "run makes or changes it; take it out, and if it is there remove it with "
+                f"`scontrol delete ReservationName={name}` on the controller"
             )
 
 

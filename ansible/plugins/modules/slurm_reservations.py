@@ -264,7 +264,8 @@ def change(module: AnsibleModule, options: Params) -> None:
     unlisted = sorted(current.keys() - listed)
     if unlisted:
         module.warn(
-            f"reservations that are not in the definition, and kept: {', '.join(unlisted)}; "
+            "reservations that the definition does not have, or has for absent people alone, and "
+            f"kept: {', '.join(unlisted)}; "
             "`scontrol delete ReservationName=NAME` on the controller removes one"
         )
     module.exit_json(

@@ -187,6 +187,28 @@ def test_an_account_of_somebody_who_left_is_warned_of() -> None:
     assert line.startswith("accounts.lab.users: bob can charge nothing to it")
 
 
+def test_a_reservation_of_people_who_left_is_warned_of() -> None:
+    people = {
+        "ada": {"uid": 20001},
+        "bob": {"uid": 20002, "state": "absent"},
+        "eve": {"uid": 20003, "state": "absent"},
+    }
+    accounts = {"lab": {"users": ["ada"]}, "past": {"users": ["bob", "eve"]}}
+    time = {"start": "2027-01-11T14:00", "duration": "02:00:00"}
+
+    def lines(users: list[str]) -> list[str]:
+        reservations = {"course": {**time, "users": users}}
+        further = said(users={"people": people}, accounts=accounts, reservations=reservations)
+        return [line for line in further if line.startswith("reservations.")]
+
+    assert lines(["bob", "eve"]) == [
+        "reservations.course.users: the `state` of bob, eve is absent, so no run makes or changes "
+        "it; take it out, and if it is there remove it with `scontrol delete "
+        "ReservationName=course` on the controller"
+    ]
+    assert lines(["ada", "bob"]) == []
+
+
 def test_people_who_can_fill_the_queue_are_warned_of() -> None:
     (line,) = said(scheduling={"max_submit_jobs": None})
     assert line.startswith("scheduling.max_submit_jobs: nothing bounds the jobs of ada, who can")
