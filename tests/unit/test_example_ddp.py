@@ -507,6 +507,24 @@ def test_a_job_whose_worker_is_lost_is_queued_again_three_times_at_most(
 
 
 @pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
+def test_a_run_that_was_told_to_stop_is_queued_again_each_time(tmp_path: Path, script: str) -> None:
+    """As at its time limit, or in a QoS that gives way, whose notice goes to the tasks of srun."""
+    folder = example_jobs.copy("ddp", tmp_path)
+    example_jobs.stand_in(tmp_path, "module", "")
+    example_jobs.stand_in(tmp_path, "scontrol", "")
+    # srun ends the other tasks when the first of them has ended.
+    example_jobs.stand_in(tmp_path, "srun", ">ddp-7.stopped; exit 137")
+    job = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    for _ in range(5):
+        assert example_jobs.run(folder, "bash", script, **job).returncode == 75
+    # What an earlier run has left is not that of this one.
+    example_jobs.stand_in(tmp_path, "srun", "exit 1")
+    assert example_jobs.run(folder, "bash", script, **job).returncode == 1
+    calls = [call for call in example_jobs.called(tmp_path, "scontrol") if "requeue" in call]
+    assert calls == ["requeue 7"] * 5
+
+
+@pytest.mark.parametrize("script", ["ddp.sbatch", "ddp-cpu.sbatch"])
 def test_losses_before_the_last_progress_don_t_count(tmp_path: Path, script: str) -> None:
     """A training of weeks may lose a worker in each of them."""
     folder = example_jobs.copy("ddp", tmp_path)
