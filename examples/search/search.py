@@ -4,6 +4,7 @@
     search.py task FOLDER LINE    train with the parameters of a line of parameters.jsonl
     search.py table FOLDER        print what all tasks found, and the best parameters
 
+parameters.jsonl is that in FOLDER, where submit.sh copies it, or else the one beside this program.
 It needs Python's standard library alone. Each task writes its loss of each epoch to a file of its
 own in FOLDER, which all nodes see, and reads those of the others: by the median rule it stops
 itself when it is behind. Nobody cancels it from outside, so nothing that it has found is lost. A
@@ -173,6 +174,12 @@ def trial_of(folder: Path, line: int) -> Trial | None:
     return None if found is None else Trial(**found)
 
 
+def parameters_file(folder: Path) -> Path:
+    """Return where the parameters of a search are; those beside the program may have changed."""
+    kept = folder / "parameters.jsonl"
+    return kept if kept.exists() else Path(__file__).with_name(kept.name)
+
+
 def lines_of(file: Path) -> list[dict[str, Any]]:
     """Return the parameters of each task.
 
@@ -287,7 +294,7 @@ def main() -> int:
             command.add_argument("line", type=int)
     options = parser.parse_args()
     try:
-        parameters = lines_of(Path(__file__).with_name("parameters.jsonl"))
+        parameters = lines_of(parameters_file(options.folder))
         if options.command == "task":
             task(options.folder, options.line, parameters)
             return 0

@@ -8,7 +8,8 @@ search=
 cancel() {
     [ -n "$search" ] || return
     if scancel "$search"; then
-        echo "submit.sh: the table's job was not submitted, so the search ($search) was cancelled" >&2
+        echo "submit.sh: the table's job was not submitted, so the search ($search) was cancelled:" \
+            "type bash submit.sh again" >&2
     else
         echo "submit.sh: the search is still there without its table: scancel $search" >&2
     fi
@@ -16,8 +17,15 @@ cancel() {
 trap cancel EXIT
 trap 'exit 1' INT TERM HUP
 
-search=$(sbatch --parsable search.sbatch) || exit 1
+search=$(sbatch --parsable --hold search.sbatch) || exit 1
 search=${search%%;*}
+# Its tasks may wait for days, and parameters.jsonl may be that of another search by then.
+if ! mkdir -p "search-$search" || ! cp parameters.jsonl "search-$search"; then
+    echo "submit.sh: parameters.jsonl can't be copied to search-$search: make room there (muster-quota" \
+        "shows what you may have)" >&2
+    exit 1
+fi
+scontrol release "$search" || exit 1
 table=$(sbatch --parsable --dependency="afterany:$search" table.sbatch "search-$search") || exit 1
 trap - EXIT
 echo "search: job $search, its losses are in search-$search"

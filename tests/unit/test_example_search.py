@@ -170,6 +170,21 @@ def test_parameters_changed_under_a_search_are_told(folder: Path) -> None:
     assert task.returncode == 1
 
 
+def test_a_search_that_waits_keeps_its_parameters(folder: Path) -> None:
+    """The file beside the program is that of the next search."""
+    file = folder / "parameters.jsonl"
+    lines = file.read_text().splitlines()
+    (folder / "search-41").mkdir()
+    (folder / "search-41/parameters.jsonl").write_text("\n".join(lines[:4]))
+    file.write_text('{"rate": 0.7, "decay": 0.5}\n')
+    task = start(folder, 4)
+    said = ended(task)
+    assert task.returncode == 0, said
+    assert trials(folder)[4]["parameters"] == json.loads(lines[3])
+    shown = run(folder, "bash", "table.sbatch", "search-41")
+    assert "sbatch --array=1,2,3 search.sbatch search-41" in shown.stderr
+
+
 @pytest.mark.parametrize("line", ["rate=0.1", "[1, 2]", ""])
 def test_a_line_without_parameters_is_told(folder: Path, line: str) -> None:
     (folder / "parameters.jsonl").write_text(f'{{"rate": 0.1, "decay": 0}}\n{line}\n')
@@ -214,10 +229,13 @@ def test_a_file_replaced_by_another_node_is_read_again(
 
 def test_the_table_waits_for_all_tasks(folder: Path) -> None:
     stand_in(folder.parent, "sbatch", "[[ $* == *table* ]] && echo 42 || echo '41;lab'")
+    # No task begins before the search has its parameters.
+    stand_in(folder.parent, "scontrol", "cmp parameters.jsonl search-41/parameters.jsonl")
     done = run(folder, "bash", "submit.sh")
     assert (done.returncode, done.stderr) == (0, "")
+    assert called(folder.parent, "scontrol") == ["release 41"]
     assert called(folder.parent, "sbatch") == [
-        "--parsable search.sbatch",
+        "--parsable --hold search.sbatch",
         "--parsable --dependency=afterany:41 table.sbatch search-41",
     ]
     assert "table-42.out" in done.stdout
@@ -225,14 +243,39 @@ def test_the_table_waits_for_all_tasks(folder: Path) -> None:
 
 def test_a_table_that_is_refused_cancels_the_search(folder: Path) -> None:
     stand_in(folder.parent, "sbatch", "[[ $* == *table* ]] && exit 1; echo 41")
+    stand_in(folder.parent, "scontrol", "")
     stand_in(folder.parent, "scancel", "")
     done = run(folder, "bash", "submit.sh")
     assert done.returncode == 1
     assert called(folder.parent, "scancel") == ["41"]
+    assert "the search (41) was cancelled: type bash submit.sh again" in done.stderr
+
+
+def test_a_search_that_can_t_have_its_parameters_is_cancelled(folder: Path) -> None:
+    stand_in(folder.parent, "sbatch", "echo 41")
+    stand_in(folder.parent, "scontrol", "")
+    stand_in(folder.parent, "scancel", "")
+    (folder / "search-41").write_text("no folder")
+    done = run(folder, "bash", "submit.sh")
+    assert done.returncode == 1
+    assert "can't be copied to search-41: make room there" in done.stderr
+    assert called(folder.parent, "scancel") == ["41"]
+    assert called(folder.parent, "scontrol") == []
+    assert len(called(folder.parent, "sbatch")) == 1
+
+
+def test_a_search_that_can_t_be_released_is_cancelled(folder: Path) -> None:
+    stand_in(folder.parent, "sbatch", "echo 41")
+    stand_in(folder.parent, "scontrol", "exit 1")
+    stand_in(folder.parent, "scancel", "")
+    assert run(folder, "bash", "submit.sh").returncode == 1
+    assert called(folder.parent, "scancel") == ["41"]
+    assert len(called(folder.parent, "sbatch")) == 1
 
 
 def test_a_search_that_can_t_be_cancelled_is_named(folder: Path) -> None:
     stand_in(folder.parent, "sbatch", "[[ $* == *table* ]] && exit 1; echo 41")
+    stand_in(folder.parent, "scontrol", "")
     stand_in(folder.parent, "scancel", "exit 1")
     done = run(folder, "bash", "submit.sh")
     assert done.returncode == 1
@@ -242,6 +285,7 @@ def test_a_search_that_can_t_be_cancelled_is_named(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
 def test_an_interrupted_submission_leaves_no_search(folder: Path, name: str) -> None:
     stand_in(folder.parent, "sbatch", f"[[ $* == *table* ]] && kill -{name} $PPID; echo 41")
+    stand_in(folder.parent, "scontrol", "")
     stand_in(folder.parent, "scancel", "")
     # Tests in the background ignore INT, and a shell can't trap what it ignored at its start.
     done = run(folder, "env", f"--default-signal={name}", "bash", "submit.sh")
