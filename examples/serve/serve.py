@@ -17,6 +17,7 @@ Exit code 0: ended as it should, or it is well. 1: an error, in one sentence.
 """
 
 import argparse
+import contextlib
 import http.client
 import json
 import math
@@ -43,6 +44,7 @@ ANSWER_S = 60
 """Seconds that `check` and `ask` wait for an answer."""
 LONGEST_SOCKET = 107
 """Bytes in the name of a UNIX socket (unix(7): sun_path, less the null byte)."""
+TMP = Path("/tmp")  # noqa: S108 (a folder there is made new, for its owner alone)
 
 
 class ServeError(Exception):
@@ -213,7 +215,7 @@ def start(model: Path, minutes: float) -> None:
 
 
 def private_folder() -> Path:
-    """Return where this job's socket is: in its scratch, else in /tmp.
+    """Return where a server that starts here has its socket: in the job's scratch, else in /tmp.
 
     Raises:
         ServeError: this is no job.
@@ -225,7 +227,28 @@ def private_folder() -> Path:
     scratch = Path(os.environ.get("TMPDIR", ""))
     if scratch.is_absolute() and scratch.name == job:
         return scratch / "serve"
-    return Path(f"/tmp/serve-{job}")  # noqa: S108 (made new, for its owner alone)
+    return TMP / f"serve-{job}"
+
+
+def found_folder() -> Path:
+    """Return where this job's server is; it may have been started with another TMPDIR.
+
+    Raises:
+        ServeError: this is no job.
+
+    """
+    here = private_folder()
+    for folder in (here, TMP / f"serve-{os.environ['SLURM_JOB_ID']}"):
+        with contextlib.suppress(OSError):
+            if is_own(folder):
+                return folder
+    return here
+
+
+def is_own(folder: Path) -> bool:
+    """Whether it is a folder of who asks; OSError: it is not there."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 # -- the client -----------------------------------------------------------------------------------
@@ -256,10 +279,9 @@ def request(method: str, path: str, body: bytes | None = None) -> None:
         ServeError: it does not answer, or refuses.
 
     """
-    folder = private_folder()
+    folder = found_folder()
     try:
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        if not is_own(folder):
             raise ServeError(f"{folder} is somebody else's: end this job, and submit it again")
         connection = Connection(folder / "socket")
         connection.request(method, path, body)
@@ -268,7 +290,7 @@ def request(method: str, path: str, body: bytes | None = None) -> None:
     except (OSError, http.client.HTTPException) as error:
         raise ServeError(
             f"the server does not answer at {folder / 'socket'} ({error}): the job's output says "
-            "whether it has begun, and why it ended"
+            "whether it has begun, and why it ended; if it serves elsewhere, type unset TMPDIR"
         ) from error
     if answer.status != HTTPStatus.OK:
         raise ServeError(f"the server answered {answer.status}: {content}")

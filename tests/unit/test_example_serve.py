@@ -200,6 +200,26 @@ def test_no_model_no_job_and_a_folder_of_somebody_else_are_told(folder: Path) ->
     assert (folder.parent / JOB / "serve").exists()
 
 
+def test_a_server_that_was_started_with_another_tmpdir_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_tmp = folder.parent / "tmp"
+    (in_tmp / f"serve-{JOB}").mkdir(parents=True, mode=0o700)
+    monkeypatch.setattr(serve, "TMP", in_tmp)
+    for name, value in variables(folder).items():
+        monkeypatch.setenv(name, value)
+    model = serve.Model(folder / "train-41.json")
+    with serve.Server(in_tmp / f"serve-{JOB}/socket", model) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            assert serve.main(["check"]) == 0
+        finally:
+            server.shutdown()
+            thread.join()
+    assert json.loads(capsys.readouterr().out)["model"] == "train-41.json"
+
+
 def test_a_client_is_told_when_nothing_answers(folder: Path) -> None:
     with pytest.raises((OSError, http.client.HTTPException)):
         answer(folder, "GET", "/health")

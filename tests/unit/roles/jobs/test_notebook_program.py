@@ -51,7 +51,9 @@ class Slurm:
         self.asked.append((command, data))
         if "--format=%Q" in command:
             return done(b"9999999999\n0\n")
-        left = self.answers[command[0].rpartition("/")[2]]
+        # Of a program behind env, its name; srun's alone is.
+        program = command[3] if command[0] == "/usr/bin/env" else command[0]
+        left = self.answers[program.rpartition("/")[2]]
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, BaseException):
             raise answer
@@ -129,7 +131,10 @@ def test_a_port_in_use_stops_ssh_and_is_explained() -> None:
 def test_a_notebook_that_is_there_is_only_asked(release: str) -> None:
     slurm = Slurm(squeue=[done(recorded(release, "4"))], srun=[done(ANSWER)])
     assert notebook.main(["--job", "12"], slurm) == 0
-    assert "--jobid=12" in slurm.asked[-1][0]
+    command = slurm.asked[-1][0]
+    assert "--jobid=12" in command
+    # The step looks for it in the job's own scratch, whatever TMPDIR this shell has.
+    assert command[:4] == ["/usr/bin/env", "-u", "TMPDIR", "/usr/bin/srun"]
 
 
 def test_a_module_that_is_not_loaded_is_told_before_anything_is_submitted(

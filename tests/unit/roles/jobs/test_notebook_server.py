@@ -163,6 +163,22 @@ def test_it_answers_where_the_notebook_is(running: dict[str, str]) -> None:
     }
 
 
+def test_a_notebook_that_was_started_with_another_tmpdir_is_found(
+    running: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_TMP", Path(running["TMPDIR"]))
+    (tmp_path / "12").mkdir()
+    private = Path(running["TMPDIR"]) / "notebook"
+    in_tmp = private.rename(private.with_name("notebook-12"))
+    asked = {**running, "TMPDIR": str(tmp_path / "12")}
+    assert server.answer(asked)["socket"] == str(in_tmp / "socket")
+    # In /tmp everybody makes folders: the one that is not there is still waited for in scratch.
+    monkeypatch.setattr(os, "getuid", lambda: 65534)
+    clock = Clock()
+    with pytest.raises(NotebookError, match=f"^{tmp_path}/12/notebook is not on lab-cpu-01"):
+        server.answer(asked, clock, clock.sleep)
+
+
 def test_a_folder_of_somebody_else_is_not_believed(
     running: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,7 +121,8 @@ def ask(job: str, run: Run) -> Place:
         NotebookError: it does not, or the job is over.
 
     """
-    command = [*_SRUN, f"--jobid={job}", SERVER, "answer"]
+    # TaskProlog gives a step without TMPDIR the job's own scratch, which the server looks into.
+    command = ["/usr/bin/env", "-u", "TMPDIR", *_SRUN, f"--jobid={job}", SERVER, "answer"]
     try:
         done = run(command, timeout=_STEP_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:

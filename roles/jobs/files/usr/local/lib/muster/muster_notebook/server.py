@@ -6,6 +6,7 @@ only its owner enters is not, nor are those of the kernels, whose ports let othe
 print.
 """
 
+import contextlib
 import fnmatch
 import glob
 import http.client
@@ -38,6 +39,7 @@ LONGEST_SOCKET = 107
 """Bytes in the name of a UNIX socket (unix(7): sun_path, less the null byte)."""
 _LONGEST_NAME_OF_A_KERNEL = len("/kernel-") + 36 + len("-ipc-5")
 """What JupyterLab adds to the folder for a kernel's sockets."""
+_TMP = Path("/tmp")  # noqa: S108 (a folder is made there by this program alone, see `start`)
 _SSHD = ("/etc/ssh/sshd_config", "/etc/ssh/sshd_config.d/*.conf")
 
 
@@ -57,9 +59,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def folder(environment: Mapping[str, str]) -> Path:
-    """Return where socket and token of this job's notebook are: in its scratch, else in /tmp.
+    """Return where a notebook that starts here puts its socket and token: in scratch, else in /tmp.
 
-    The script and a step of the job must say the same, whatever TMPDIR they were given by the user.
+    Not in another folder that the user names by TMPDIR, which may be on a file server.
     """
     job = environment.get("SLURM_JOB_ID", "")
     if not job.isascii() or not job.isdigit():
@@ -67,7 +69,22 @@ def folder(environment: Mapping[str, str]) -> Path:
     scratch = Path(environment.get("TMPDIR", ""))
     if scratch.is_absolute() and scratch.name == job:
         return scratch / "notebook"
-    return Path(f"/tmp/notebook-{job}")  # noqa: S108 (made by this program alone, see `start`)
+    return _TMP / f"notebook-{job}"
+
+
+def _found(environment: Mapping[str, str]) -> Path:
+    """Return where this job's notebook is; it may have been started with another TMPDIR."""
+    places = (folder(environment), folder({**environment, "TMPDIR": ""}))
+    for place in places:
+        with contextlib.suppress(OSError):
+            if _is_own(place):
+                return place
+    return places[0]
+
+
+def _is_own(place: Path) -> bool:
+    found = place.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def start(environment: Mapping[str, str]) -> NoReturn:
@@ -136,9 +153,8 @@ def answer(
             f"sshd of {node} lets nobody in, not even with a job there (AllowUsers), so the "
             "notebook can't be reached: use a partition whose nodes do, or ask an administrator"
         )
-    private = folder(environment)
     began = clock()
-    while not _answers(private / "socket"):
+    while not _answers((private := _found(environment)) / "socket"):
         if clock() >= began + _START_SECONDS and not private.exists():
             raise NotebookError(f"{private} is not on {node}, so this job is none of notebook's")
         if clock() >= began + READY_SECONDS:
@@ -147,8 +163,7 @@ def answer(
                 "(~/.local/state/muster), and end the job by scancel if it does not go on"
             )
         sleep(0.5)
-    found = private.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    if not _is_own(private):
         raise NotebookError(f"{private} is somebody else's: end the job, and start another one")
     token = (private / "token").read_text(encoding="ascii")
     return {"node": node, "socket": str(private / "socket"), "token": token}
