@@ -566,7 +566,12 @@ class Ended(NamedTuple):
         Ended("done", 137, 1, 0, False, ""),
         Ended("stopped", 1, 2, 75, True, ""),
         Ended("lost", 137, 1, 137, True, "1 of 3 nodes are left, and it needs 2: the job waits"),
-        Ended("lost", 1, 2, 1, False, "not done: see above who failed, and type scontrol requeue"),
+        # A job that has ended is soon forgotten, and can't be queued again.
+        Ended(
+            *("lost", 1, 2, 1, False),
+            "not done: see above who failed, and go on with sbatch --export=ALL,RUN=ddp-7 "
+            "elastic.sbatch --fsdp\n",
+        ),
         # squeue may get no answer.
         Ended("lost", 1, "", 1, False, "not done"),
     ],
