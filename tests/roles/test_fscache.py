@@ -23,7 +23,7 @@ def unmounted(host):
     host.check_output(f"umount {PLACE}")
     yield
     host.run(f"umount {PLACE}")
-    host.check_output(f"wipefs --quiet --all {DEVICE}")
+    host.check_output(f"blkdiscard --zeroout {DEVICE}")
     assert apply(host).rc == 0
 
 
@@ -81,12 +81,12 @@ def test_a_damaged_file_system_of_ours_is_recreated(host, unmounted):
 
 
 def test_a_blank_disk_is_formatted(host, unmounted):
-    host.check_output(f"wipefs --quiet --all {DEVICE}")
+    host.check_output(f"blkdiscard --zeroout {DEVICE}")
     assert f"{DEVICE}: make a file system" in apply(host).stdout
 
 
 def test_check_does_nothing(host, unmounted):
-    host.check_output(f"wipefs --quiet --all {DEVICE}")
+    host.check_output(f"blkdiscard --zeroout {DEVICE}")
     said = apply(host, f"--device {DEVICE} --check").stdout
     assert said.splitlines() == [f"{DEVICE}: make a file system", f"{PLACE}: mount {DEVICE}"]
     assert host.run(f"blkid --probe {DEVICE}").rc == 2
@@ -98,6 +98,7 @@ def test_check_does_nothing(host, unmounted):
     [
         ("mkfs.ext4 -q -F -L precious", "holds ext4 labelled precious"),
         ("mkswap --quiet", "holds swap labelled (nothing)"),
+        ("wipefs --quiet --all", "holds something that is no file system"),
     ],
 )
 def test_a_disk_with_anything_else_on_it_is_refused_and_left_alone(host, unmounted, content, named):
@@ -106,7 +107,7 @@ def test_a_disk_with_anything_else_on_it_is_refused_and_left_alone(host, unmount
     done = apply(host)
     assert done.rc != 0
     assert named in done.stderr
-    assert f"wipefs --all {DEVICE}" in done.stderr
+    assert f"blkdiscard --zeroout {DEVICE}" in done.stderr
     assert host.check_output(f"sha256sum {DEVICE}") == before
 
 

@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 COMMAND_S = 600.0
 PROBE_S = 60.0
+MIB = 2**20
+SAMPLES_MIB = (*range(16), *(128 * group for group in (1, 3, 5, 7, 9, 25, 27, 49)))
+"""Where a disk is read to see whether it is blank: its head, and ext4's copies (mke2fs(8))."""
 
 
 class DiskError(Exception):
@@ -66,6 +69,28 @@ def content(device: str) -> Content | None:
     fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     kind = fields.get("TYPE") or fields.get("PTTYPE") or "something unknown"
     return Content(kind, fields.get("LABEL", ""))
+
+
+def is_zero(device: str) -> bool:
+    """Whether a disk is zero wherever SAMPLES_MIB looks, and at its end.
+
+    Raises:
+        DiskError: it can't be read.
+
+    """
+    try:
+        with open(device, "rb") as disk:
+            size = disk.seek(0, os.SEEK_END)
+            for place in (*(number * MIB for number in SAMPLES_MIB), size - MIB):
+                if 0 <= place < size:
+                    disk.seek(place)
+                    if disk.read(MIB).strip(b"\0"):
+                        return False
+    except OSError as error:
+        raise DiskError(
+            f"{device} can't be read ({error.strerror}), so it is not formatted; look at `dmesg`"
+        ) from error
+    return True
 
 
 def wait_for(device: str, seconds: float, remedy: str) -> None:

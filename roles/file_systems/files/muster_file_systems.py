@@ -40,7 +40,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
-    from disks import Content, DiskError, content, run, wait_for
+    from disks import Content, DiskError, content, is_zero, run, wait_for
     from mount_table import not_mounted
     from open_files import writers
 except (ImportError, SyntaxError, ValueError) as error:
@@ -64,9 +64,6 @@ READ_ONLY = "errors=remount-ro"
 """Mount option: after an error nothing makes the damage larger."""
 HALF_AT = "/run/muster-file-system.new"
 """Where a file system is mounted while it is made."""
-MIB = 2**20
-SAMPLES_MIB = (*range(16), *(128 * group for group in (1, 3, 5, 7, 9, 25, 27, 49)))
-"""Where a disk is read to see whether it is blank: its head, and ext4's copies (mke2fs(8))."""
 KEPT_PART = 10
 """Part of a disk that no file may take: 1/10."""
 USABLE = 0.9
@@ -410,14 +407,7 @@ class FileSystem:
 
     def refuse_content(self) -> None:
         """Refuse a disk that libblkid does not recognise, unless it is zero wherever it is read."""
-        try:
-            blank = is_zero(self.device)
-        except OSError as error:
-            raise DiskError(
-                f"{self.device} can't be read ({error.strerror}), so it is not formatted; look at "
-                "`dmesg`"
-            ) from error
-        if not blank:
+        if not is_zero(self.device):
             raise DiskError(
                 f"{self.device} holds something that is no file system any more, so it is not "
                 "formatted: repair it (e2fsck; mke2fs -n says where copies of a lost superblock "
@@ -634,18 +624,6 @@ def is_active(unit: str) -> bool:
 def same(one: str, other: str) -> bool:
     """Whether two files have the same content."""
     return os.path.exists(other) and filecmp.cmp(one, other, shallow=False)
-
-
-def is_zero(device: str) -> bool:
-    """Whether a disk is zero wherever SAMPLES_MIB looks, and at its end."""
-    with open(device, "rb") as disk:
-        size = disk.seek(0, os.SEEK_END)
-        for place in (*(number * MIB for number in SAMPLES_MIB), size - MIB):
-            if 0 <= place < size:
-                disk.seek(place)
-                if disk.read(MIB).strip(b"\0"):
-                    return False
-    return True
 
 
 def copy(files: list[str], folder: str) -> None:

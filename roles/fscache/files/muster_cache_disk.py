@@ -9,8 +9,8 @@ Run at each boot (muster-cache-disk.service) and in each play. A separate disk, 
 of the root disk: cachefilesd(8) culls by the free space of the whole file system.
 
 What is on it can be read again from the server, so a damaged file system of Muster's is
-recreated. A device that holds anything else is refused. Local disks of a VM are blank after it was
-off.
+recreated. A device that holds anything else is refused, also what libblkid does not know: only one
+of zeros is blank. Local disks of a VM are so after it was off.
 
 Every change is printed as a line; without any there is nothing to do. `--check` says what would be
 done, and does nothing. Runs with the Python of the system and disks.py alone.
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
-    from disks import Content, DiskError, content, run, wait_for
+    from disks import Content, DiskError, content, is_zero, run, wait_for
 except (ImportError, SyntaxError, ValueError) as error:
     sys.exit(
         f"{sys.path[0]}/disks.py is missing or damaged ({error}); apply the role fscache again (a "
@@ -80,7 +80,13 @@ class Device:
         if held not in (None, OURS):
             raise DiskError(
                 f"{self.path} holds {held}, so it is not formatted; if nothing on it is needed, "
-                f"wipefs --all {self.path} and run again"
+                f"blkdiscard --zeroout {self.path} and run again"
+            )
+        if held is None and not is_zero(self.path):
+            raise DiskError(
+                f"{self.path} holds something that is no file system, so it is not formatted; if "
+                f"nothing on it is needed, blkdiscard --zeroout {self.path} and run again (a node "
+                "in the cloud: power it down, and SLURM makes another)"
             )
         if held is None or not is_sound(self.path):
             yield f"{self.path}: make a file system"

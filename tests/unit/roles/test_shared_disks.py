@@ -65,6 +65,13 @@ def test_a_disk_that_can_not_be_read_is_not_blank(disks: ModuleType, blkid: Path
         disks.content("/dev/sdz")
 
 
+def test_a_disk_whose_bytes_can_not_be_read_is_not_zero(disks: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(
+        disks.DiskError, match=r"sdz can't be read \(.*\), so it is not .* `dmesg`$"
+    ):
+        disks.is_zero(str(tmp_path / "sdz"))
+
+
 def test_a_program_that_is_missing_fails_or_hangs_is_one_sentence(disks: ModuleType) -> None:
     with pytest.raises(disks.DiskError, match="No such file or directory: '/nowhere/mkfs'"):
         disks.run("/nowhere/mkfs")

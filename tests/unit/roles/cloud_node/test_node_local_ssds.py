@@ -20,8 +20,8 @@ folder=$(dirname "$0")/..
 echo "mdadm $*" >>"$folder/called"
 if [ "$1" = --create ]; then : >"$2"; fi
 """
-WIPEFS = """#!/bin/sh
-echo "wipefs $*" >>"$(dirname "$0")/../called"
+MKFS = """#!/bin/sh
+echo "mkfs.ext4 $*" >>"$(dirname "$0")/../called"
 """
 MEMBER = "TYPE=linux_raid_member\nLABEL=any:muster-cache\n"
 
@@ -36,7 +36,7 @@ def ssds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "DEVICE", f"{tmp_path}/local-ssds")
     monkeypatch.setattr(module, "ARRAY", f"{tmp_path}/md127")
     monkeypatch.setattr(module, "WAIT_S", 0)
-    programs = {"blkid": BLKID, "mdadm": MDADM, "udevadm": "#!/bin/sh\n", "wipefs": WIPEFS}
+    programs = {"blkid": BLKID, "mdadm": MDADM, "udevadm": "#!/bin/sh\n", "mkfs.ext4": MKFS}
     for name, text in programs.items():
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
@@ -89,7 +89,7 @@ def test_several_become_an_array(ssds: ModuleType, attach: Attach, tmp_path: Pat
         f"mdadm --create {tmp_path}/md127 --level=0 --raid-devices=2 --homehost=any "
         f"--name=muster-cache --run {' '.join(devices)}",
         # Half of the last array's file system may be gone, and what is left looks whole.
-        f"wipefs --all {tmp_path}/md127",
+        f"mkfs.ext4 -q -F -m 0 -L muster-cache {tmp_path}/md127",
     ]
     assert (tmp_path / "local-ssds").readlink() == tmp_path / "md127"
 
@@ -105,10 +105,24 @@ def test_anything_else_is_refused(
     ssds: ModuleType, attach: Attach, tmp_path: Path, content: str
 ) -> None:
     devices = attach("", content)
-    with pytest.raises(ssds.DiskError, match=f"^{devices[1]} holds .* wipefs --all {devices[1]}"):
+    with pytest.raises(
+        ssds.DiskError, match=f"^{devices[1]} holds .* blkdiscard --zeroout {devices[1]}"
+    ):
         ssds.main(2)
     assert called(tmp_path) == []
     assert not (tmp_path / "local-ssds").is_symlink()
+
+
+def test_what_libblkid_does_not_know_is_refused(
+    ssds: ModuleType, attach: Attach, tmp_path: Path
+) -> None:
+    devices = attach(MEMBER, "bytes of somebody")
+    (tmp_path / "bin/blkid").write_text(BLKID.replace("test -s", "grep -q TYPE"))
+    with pytest.raises(
+        ssds.DiskError, match=f"^{devices[1]} holds something .* --zeroout {devices[1]} and"
+    ):
+        ssds.main(2)
+    assert called(tmp_path) == []
 
 
 @pytest.mark.parametrize(("there", "wanted"), [(0, 1), (1, 2), (2, 1)])

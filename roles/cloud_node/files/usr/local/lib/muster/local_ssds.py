@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
-    from disks import Content, DiskError, content, run
+    from disks import Content, DiskError, content, is_zero, run
 except (ImportError, SyntaxError, ValueError) as error:
     sys.exit(
         f"{sys.path[0]}/disks.py is missing or damaged ({error}); power the node down, and SLURM "
@@ -79,7 +79,7 @@ def plan(members: Mapping[str, tuple[set[str], Content | None]]) -> tuple[str | 
         if holds not in (None, MEMBER):
             raise DiskError(
                 f"{device} holds {holds}, so it joins no array; if nothing on it is needed, "
-                f"wipefs --all {device} and restart muster-cache-disk"
+                f"blkdiscard --zeroout {device} and restart muster-cache-disk"
             )
     arrays = {array for held, _ in members.values() for array in held}
     if len(arrays) == 1 and all(held for held, _ in members.values()):
@@ -92,17 +92,26 @@ def array(ssds: list[str]) -> str:
     """Return the array of several."""
     # udev may be assembling it now.
     run("udevadm", "settle", f"--timeout={WAIT_S}", seconds=COMMAND_S)
-    whole, halves = plan({device: (arrays_of(device), content(device)) for device in ssds})
+    members = {device: (arrays_of(device), content(device)) for device in ssds}
+    whole, halves = plan(members)
     if whole:
         return whole
+    for device, (_, holds) in members.items():
+        if holds is None and not is_zero(device):
+            raise DiskError(
+                f"{device} holds something that libblkid does not know, so it joins no array; if "
+                f"nothing on it is needed, blkdiscard --zeroout {device} and restart "
+                "muster-cache-disk"
+            )
     for half in halves:
         run("mdadm", "--stop", half, seconds=COMMAND_S)
     print(f"{ARRAY}: make an array of {', '.join(ssds)}", flush=True)
     # mdadm(8): "any" lets it have the same name on each host, --run asks no question.
     shape = ("--level=0", f"--raid-devices={len(ssds)}", "--homehost=any", f"--name={NAME}")
     run("mdadm", "--create", ARRAY, *shape, "--run", *ssds, seconds=COMMAND_S)
-    # There may be the file system of an earlier array, of which members may be missing.
-    run("wipefs", "--all", ARRAY, seconds=COMMAND_S)
+    # There may be the file system of an earlier array, of which members may be missing; and what
+    # is left of one, muster_cache_disk.py does not format.
+    run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", NAME, ARRAY, seconds=COMMAND_S)
     return ARRAY
 
 
