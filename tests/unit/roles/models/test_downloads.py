@@ -24,7 +24,8 @@ class FileServer:
     def __init__(self) -> None:
         self.content = CONTENT
         self.faults: list[Any] = []
-        """Of the next requests: a status, ("cut", BYTES), "no range", an Event to wait for."""
+        """Of the next requests: a status, ("cut", BYTES), "no range", ("no range", BYTES), an Event
+        to wait for."""
         self.retry_after: str | None = None
         self.ranges: list[str | None] = []
         self.url = ""
@@ -41,7 +42,7 @@ class FileServer:
             request.end_headers()
             return
         begin = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0  # type: ignore[index]
-        if fault == "no range":
+        if fault == "no range" or (isinstance(fault, tuple) and fault[0] == "no range"):
             begin = 0
         elif asked and begin >= len(self.content):
             request.send_response(416)
@@ -144,6 +145,16 @@ def test_progress_gives_a_bad_connection_more_tries(
 ) -> None:
     server.faults = [("cut", 20_000)] * 14
     assert stage() == 0
+
+
+def test_what_a_server_without_parts_sends_again_is_no_progress(
+    stage: Callable[..., int], server: FileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.faults = [("no range", size) for size in (1000, 20_000, *[19_000, 20_000] * 5)]
+    assert stage() == 1
+    said = capsys.readouterr().err
+    assert "the connection ended after 19000 of 300000 bytes, 6 times in a row" in said
+    assert len(server.ranges) == 7
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

@@ -3,7 +3,7 @@
 
 What has come of a file lies beside its place (`.NAME.DIGEST.USER.part`, with the user's number) and
 the next run of the same user goes on from there: another one may not write to it. A server that
-fails for a while is asked again, up to `TRIES` times without a byte of progress.
+fails for a while is asked again, up to `TRIES` times without a byte that had not come before.
 """
 
 import errno
@@ -212,9 +212,9 @@ def _fetch(source: Source, part: str, at: int, progress: Progress) -> None:
     # Where it was when the login was renewed: a new one that brings nothing is not renewed.
     renewed_at = -1
     with open(part, "ab", opener=partial(durable.opened_there, folder=at)) as stream:
-        progress.add(stream.tell())
+        furthest = stream.tell()
+        progress.add(furthest)
         while True:
-            begin = stream.tell()
             try:
                 _go_on(source, stream, progress)
                 return
@@ -223,8 +223,10 @@ def _fetch(source: Source, part: str, at: int, progress: Progress) -> None:
                     raise
                 renewed_at = stream.tell()
             except _FaultError as fault:
-                # As long as something comes, it goes on.
-                failures = 1 if stream.tell() > begin else failures + 1
+                # As long as something comes, it goes on. What a server without parts sends again
+                # is not that.
+                failures = 1 if stream.tell() > furthest else failures + 1
+                furthest = max(furthest, stream.tell())
                 wait = _wait_s(fault, failures, source.name)
                 if failures >= TRIES:
                     raise ModelsError(
