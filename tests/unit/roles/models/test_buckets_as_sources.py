@@ -383,6 +383,21 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(
     assert "can't be a path below a folder" in capsys.readouterr().err
 
 
+def test_a_file_in_the_place_of_a_folder_is_refused_before_anything_comes(
+    models: Program, store_root: Path, google: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_bucket(google, "lab-both")
+    for name in ("m/ckpt", "m/ckpt-2", "m/ckpt/parts/1"):
+        put(google, "lab-both", name, b"x")
+    assert models("add", "gs://lab-both/m", "--name", "lab/set", "--licence", "mit") == 1
+    [said] = capsys.readouterr().err.splitlines()
+    assert said == (
+        "error: gs://lab-both/m has a file 'ckpt' and a folder of that name, which a file system "
+        "can't have both; rename one of them there"
+    )
+    assert list(store_root.iterdir()) == []
+
+
 def test_the_metadata_server_gives_a_vm_s_token(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -287,6 +288,27 @@ KILLED = """
         setattr(os, name, end(getattr(os, name)))
     sys.exit(main(sys.argv[3:], sys.argv[1], pwd.getpwuid(os.geteuid()).pw_name))
 """
+
+
+def test_a_model_whose_folder_can_t_be_made_is_not_published(
+    store_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from muster_models import add as adding
+    from muster_models.errors import ModelsError
+    from muster_models.store import Store
+
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w|") as archive:
+        for path in ("ckpt", "ckpt/part"):
+            archive.addfile(tarfile.TarInfo(path))
+        end = tarfile.TarInfo("end")
+        end.type = tarfile.DIRTYPE
+        archive.addfile(end)
+    stream.seek(0)
+    store = Store(str(store_root))
+    with pytest.raises(ModelsError, match="ckpt"):
+        adding.from_archive(store, stream, "/home/ada/m", adding.Wanted(NAME, "mit", "ada"))
+    assert list(store.provenances()) == []
 
 
 def test_an_addition_killed_at_any_step_is_completed_by_the_next(

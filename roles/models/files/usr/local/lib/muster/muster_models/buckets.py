@@ -63,6 +63,7 @@ def objects(address: str, login: Login) -> list[Object]:
         raise ModelsError(
             f"{address} has no files; `gcloud storage ls {address}` shows what you may see there"
         )
+    paths.refuse_file_and_folder([item.path for item in found], address)
     return sorted(found)
 
 

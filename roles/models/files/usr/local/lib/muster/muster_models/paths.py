@@ -2,6 +2,7 @@
 """Paths of a model's files below its folder, and names of models."""
 
 import re
+from collections.abc import Collection
 
 from muster_models.errors import ModelsError
 
@@ -23,6 +24,19 @@ def checked(path: str, where: str) -> str:
             f"{where} has a file {path!r}, which can't be a path below a folder; rename it there"
         )
     return path
+
+
+def refuse_file_and_folder(paths: Collection[str], where: str) -> None:
+    """Raise ModelsError where one of the paths is a folder of another one."""
+    files = set(paths)
+    for path in paths:
+        folder = path
+        while folder := folder.rpartition("/")[0]:
+            if folder in files:
+                raise ModelsError(
+                    f"{where} has a file {folder!r} and a folder of that name, which a file system "
+                    "can't have both; rename one of them there"
+                )
 
 
 def model_name(name: str) -> str:

@@ -11,7 +11,8 @@
     .locks/                    one file for each model, and `store`
 
 A model is published in this order: files, provenance, snapshot, ref. So what a reader finds is
-whole, and what a provenance names is there.
+whole, and what a provenance names is there. The snapshot is made before its provenance, which none
+has whose links can't be made, and gets its name after it.
 """
 
 import json
@@ -173,8 +174,12 @@ class Store:
             if not os.path.lexists(os.path.join(model, "blobs")):
                 os.symlink("../../blobs", os.path.join(model, "blobs"))
             text = json.dumps(asdict(provenance), indent=2, ensure_ascii=False) + "\n"
+            snapshot = self.snapshot(name, revision)
+            new = None if os.path.isdir(snapshot) else self._linked(provenance)
             durable.write(self._provenance(name, revision), text)
-            self._link(provenance)
+            if new is not None:
+                os.rename(new, snapshot)
+                durable.sync(os.path.dirname(snapshot))
 
     def _keep(self, one: Staged, model: str) -> None:
         """Put a file of `model` among those of all models, unless it is there."""
@@ -189,12 +194,9 @@ class Store:
         os.link(one.file, new)
         os.replace(new, self.blob(one.sha256))
 
-    def _link(self, provenance: Provenance) -> None:
-        """Make the folder with a model's links, whole or not at all."""
-        snapshot = self.snapshot(provenance.name, provenance.revision)
-        if os.path.isdir(snapshot):
-            return
-        folder, revision = os.path.split(snapshot)
+    def _linked(self, provenance: Provenance) -> str:
+        """Make the folder with a model's links, under a name for the time being."""
+        folder, revision = os.path.split(self.snapshot(provenance.name, provenance.revision))
         new = os.path.join(folder, f"{durable.TEMPORARY}{revision}")
         durable.remove(new)
         for file in provenance.files:
@@ -202,8 +204,7 @@ class Store:
             os.makedirs(os.path.dirname(link), 0o755, exist_ok=True)
             up = "../" * (file.path.count("/") + 2)
             os.symlink(f"{up}blobs/{file.sha256}", link)
-        os.rename(new, snapshot)
-        durable.sync(folder)
+        return new
 
     def refer(self, name: str, ref: str, revision: str) -> None:
         """Have a branch or tag of a model mean a revision. Raises OSError."""
