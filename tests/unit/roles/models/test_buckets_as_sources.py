@@ -359,6 +359,29 @@ def test_google_fails_for_a_while_and_lists_in_pages(
     assert files_in(snapshot) == {"a": b"one", "b": b"two"}
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<html>Log in</html>",
+        "[]",
+        '{"items": "none"}',
+        '{"items": [{"name": "m/a", "generation": "1"}]}',
+        '{"items": [{"size": "3", "generation": "1"}]}',
+        json.dumps({"items": [{"name": "m/a", "generation": "1", "size": "3 B"}]}),
+        json.dumps({"items": [{"name": "m/a", "generation": "1", "size": "3", "md5Hash": "x"}]}),
+    ],
+)
+def test_what_is_no_list_of_a_bucket_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
+) -> None:
+    with told_server([(200, answer)]) as (host, _):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert stage("gs://lab-data/m", tmp_path / "set") == 1
+    [said] = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"error: gs://lab-data/m: what http://{host} answers is no list of")
+    assert said.endswith("look at the proxy on the way to it (https_proxy), and run it again")
+
+
 def test_a_file_of_a_bucket_with_a_wrong_digest_is_refused_and_nothing_is_published(
     models: Program,
     store_root: Path,

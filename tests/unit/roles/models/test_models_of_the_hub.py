@@ -11,7 +11,7 @@ from threading import Barrier, Thread
 
 import pytest
 import yaml
-from small_hub import CUT, Fault, SmallHub, commit, small_hub
+from small_hub import CUT, Fault, SmallHub, commit, sibling, small_hub
 
 Program = Callable[..., int]
 
@@ -317,6 +317,25 @@ def test_a_file_that_leads_out_of_the_folder_is_refused(
     assert models("add", f"hf:{NAME}") == 1
     assert "can't be a path below a folder" in capsys.readouterr().err
     assert not (store_root / "hub/models--lab--bert").exists()
+
+
+@pytest.mark.parametrize("missing", ["size", "blobId"])
+def test_a_hub_that_tells_no_sizes_or_no_digests_is_refused(
+    hub: SmallHub,
+    models: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    missing: str,
+) -> None:
+    """A mirror may not know the parameter `blobs` of the request."""
+    hub.put(NAME, {"config.json": b"{}"})
+    entry = sibling("config.json", b"{}")
+    monkeypatch.setattr("small_hub.sibling", lambda *_: entry | {missing: None})
+    assert models("add", f"hf:{NAME}") == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: the hub does not tell size and digest of config.json of {NAME}, so it could not "
+        "be checked; see models_hub_endpoint"
+    ]
 
 
 OUT = "../../../../../../outside"

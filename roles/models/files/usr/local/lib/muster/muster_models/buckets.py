@@ -48,9 +48,23 @@ def objects(address: str, login: Login) -> list[Object]:
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise ModelsError(f"{address} is no address in a bucket; write gs://BUCKET/PREFIX")
-    bucket, prefix = match[1], match[2] or ""
+    try:
+        found = list(_found(match[1], match[2] or "", address, login))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelsError(
+            f"{address}: what {_endpoint()} answers is no list of files ({error}); look at the "
+            "proxy on the way to it (https_proxy), and run it again"
+        ) from error
+    if not found:
+        raise ModelsError(
+            f"{address} has no files; `gcloud storage ls {address}` shows what you may see there"
+        )
+    paths.refuse_file_and_folder([item.path for item in found], address)
+    return sorted(found)
+
+
+def _found(bucket: str, prefix: str, address: str, login: Login) -> Iterator[Object]:
     folder = prefix if prefix.endswith("/") or not prefix else f"{prefix}/"
-    found = []
     for item in _listing(bucket, prefix, login):
         name = str(item["name"])
         if name == prefix or name.startswith(folder):
@@ -58,13 +72,7 @@ def objects(address: str, login: Login) -> list[Object]:
             if name.endswith("/"):
                 continue
             path = name.rpartition("/")[2] if name == prefix else name[len(folder) :]
-            found.append(Object(paths.checked(path, address), _source(bucket, item, login)))
-    if not found:
-        raise ModelsError(
-            f"{address} has no files; `gcloud storage ls {address}` shows what you may see there"
-        )
-    paths.refuse_file_and_folder([item.path for item in found], address)
-    return sorted(found)
+            yield Object(paths.checked(path, address), _source(bucket, item, login))
 
 
 def _endpoint() -> str:

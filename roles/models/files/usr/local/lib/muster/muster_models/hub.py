@@ -317,4 +317,9 @@ def _file(name: str, sibling: Any) -> HubFile:
     path = paths.checked(sibling.rfilename, name)
     if sibling.lfs is not None and _SHA256.fullmatch(sibling.lfs.sha256):
         return HubFile(path, sibling.lfs.size, digests.Digest("sha256", sibling.lfs.sha256))
+    if sibling.size is None or sibling.blob_id is None:
+        raise ModelsError(
+            f"the hub does not tell size and digest of {path} of {name}, so it could not be "
+            "checked; see models_hub_endpoint"
+        )
     return HubFile(path, sibling.size, digests.Digest("git", sibling.blob_id))
