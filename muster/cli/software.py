@@ -22,7 +22,7 @@ from muster.cli.own_machines import refuse_user
 from muster.cli.terminal import show as show_table
 from muster.definition import Definition, requirements
 from muster.render.releases import releases
-from muster.verify.ansible_query import ENDED, ROOT, AskError, ask, json_of, sound
+from muster.verify.ansible_query import ENDED, ROOT, AskError, LateError, ask, json_of, sound
 from muster.verify.reports import has, is_text, many, named, optional
 
 PROGRAM = "/usr/local/sbin/muster-software"
@@ -33,8 +33,9 @@ COLUMNS = ("module", "users load", "the definition asks for", "what publish does
 RELEASES = named(has({"published": optional(is_text), "releases": many(is_text)}))
 """Whether this is what the program says of all modules."""
 
-SHORT_S, LONG_S = 60, 3600
-"""How long the program may take: to look and write a file, and to remove releases."""
+LIST_S, ROLLBACK_S, GC_S = 120, 600, 3600
+"""How long the program may take. It waits a minute for a file server that is silent, and names it;
+a rollback loads the modulefile first."""
 
 NO_PROGRAM_CODE = 2
 """Exit code where Ansible finds no program; the program's own says something."""
@@ -68,7 +69,7 @@ def publish(cluster: ClusterArgument, check: CheckOption = False) -> None:
 @app.command("list", epilog=epilog(EXIT_CODES["software list"]))
 def show(cluster: ClusterArgument, user: UserOption = None) -> None:
     """Show all releases that are on the controller, the oldest of each module first."""
-    _run(cluster, user, ["list"], SHORT_S)
+    _run(cluster, user, ["list"], LIST_S)
 
 
 @app.command("diff", epilog=epilog(EXIT_CODES["software diff"]))
@@ -77,7 +78,7 @@ def diff(cluster: ClusterArgument, user: UserOption = None) -> None:
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     wanted = wanted_of(definition, inventory)
-    output, errors, code = _asked(inventory, definition, user, ["list", "--json"], SHORT_S)
+    output, errors, code = _asked(inventory, definition, user, ["list", "--json"], LIST_S)
     if code != DONE:
         raise _stop(errors, code)
     report = json_of(output)
@@ -102,7 +103,7 @@ def rollback(
 ) -> None:
     """Have users load an earlier release of a module, or a later one, until the next publish."""
     given = [] if release is None else [release]
-    _run(cluster, user, ["rollback", "--", module, *given], SHORT_S)
+    _run(cluster, user, ["rollback", "--", module, *given], ROLLBACK_S)
 
 
 @app.command("gc", epilog=epilog(EXIT_CODES["software gc"]))
@@ -114,7 +115,7 @@ def collect(
     user: UserOption = None,
 ) -> None:
     """Remove releases that no modulefile names and no job may use; say why others stay."""
-    _run(cluster, user, ["gc", f"--days={days}"], LONG_S)
+    _run(cluster, user, ["gc", f"--days={days}"], GC_S)
 
 
 def _play(cluster: str, verb: str, tags: Sequence[str], *, check: bool) -> NoReturn:
@@ -164,13 +165,17 @@ def _asked(
     host = definition.hosts.groups["controller"][0]
     typer.echo(f"asking {host}", err=True)
     variables = {"software_words": words, "software_seconds": seconds}
+    late = "; the rollback may still run: `muster software list` shows what users load"
+    late = late if words[0] == "rollback" else ""
     try:
         asked = ask(inventory, "software.yml", [host], "stdout", variables, answer_seconds=seconds)
+    except LateError as error:
+        raise _stop(f"error: {error}{late}", UNREACHED) from None
     except AskError as error:
         raise _stop(f"error: {error}", UNREACHED) from None
     found = sound(asked, ENDED)
     if found.unreached:
-        raise _stop(found.unreached[0], UNREACHED)
+        raise _stop(found.unreached[0] + (late if found.is_late else ""), UNREACHED)
     answer = found.answers[host]
     if answer["rc"] == NO_PROGRAM_CODE and not answer["stderr"]:
         raise _stop(

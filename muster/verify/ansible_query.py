@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class AskError(Exception):
     """No host could be asked; the text says why."""
 
 
+class LateError(AskError):
+    """Ansible did not end in time; what it began on hosts may go on there."""
+
+
 @dataclass(frozen=True)
 class Found:
     """The answers of the hosts."""
@@ -41,6 +45,8 @@ class Found:
     """Host -> the result of the task there."""
     unreached: list[str]
     """A sentence for each host that gave none."""
+    is_late: bool = False
+    """Whether one of them did not end in time; what it began may go on there."""
 
 
 def ask(
@@ -63,7 +69,7 @@ def ask(
         answer_seconds: How long the task may take on a host.
 
     Raises:
-        AskError: Ansible did not start, or did not end within the time limit.
+        AskError: Ansible did not start, or, as a LateError, did not end within the time limit.
 
     """
     seconds = (answer_seconds + AROUND_S) * (1 + (len(hosts) - 1) // FORKS)
@@ -76,7 +82,7 @@ def ask(
     try:
         stdout, stderr = _run(command, seconds)
     except subprocess.TimeoutExpired as error:
-        raise AskError(
+        raise LateError(
             f"the machines did not answer within {seconds} s; try one: "
             f"ansible -i {inventory} {hosts[0]} -m ping"
         ) from error
@@ -92,19 +98,28 @@ def ask(
     # Root of a host says what it likes, also to the terminal of who asks.
     results = {host: printable.result(results[host]) for host in hosts if host in results}
     answers = {host: result for host, result in results.items() if answer in result}
+    silent = [host for host in hosts if host not in answers]
+    # As Ansible 2.19 says it.
+    late = {host for host in silent if "timedout" in results.get(host, {})}
     unreached = [
-        f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
+        f"{host}: did not answer within {answer_seconds} s; see what hangs there, such as a file "
+        "server that is away"
+        if host in late
+        else f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
         f"try: ansible -i {inventory} {host} -m ping"
-        for host in hosts
-        if host not in answers
+        for host in silent
     ]
-    return Found(answers, unreached)
+    return Found(answers, unreached, is_late=bool(late))
 
 
 def sound(found: Found, fields: Fields) -> Found:
     """Return the answers that can be right; the other hosts are among those that gave none."""
     wrong = reports.problems(found.answers, fields)
-    return Found(reports.sound(found.answers, fields), [*found.unreached, *wrong])
+    return replace(
+        found,
+        answers=reports.sound(found.answers, fields),
+        unreached=[*found.unreached, *wrong],
+    )
 
 
 def reports_of(found: Found, program: str, fields: Fields) -> Found:

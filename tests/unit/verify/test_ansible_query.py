@@ -48,7 +48,7 @@ def test_a_query_that_takes_too_long_leaves_no_process(
     )
     monkeypatch.setattr(ansible_query, "AROUND_S", 2)
     with pytest.raises(
-        ansible_query.AskError, match="did not answer within 12 s; try one: ansible"
+        ansible_query.LateError, match="did not answer within 12 s; try one: ansible"
     ):
         ansible_query.ask(inventory, "cache.yml", ["n1"], "stdout", answer_seconds=10)
     assert (tmp_path / "python.began").exists(), "it ran before the time was over"
@@ -106,6 +106,30 @@ def test_an_answer_that_ansible_can_not_print_hides_no_other(tmp_path: Path) -> 
     found = ansible_query.ask(inventory, "hardware.yml", names, "report", asked)
     assert "sockets" in found.answers["other"]["report"]
     assert len(found.answers) + len(found.unreached) == len(names)
+
+
+def test_a_task_that_takes_too_long_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ansible's own result of one."""
+    (tmp_path / "ansible").mkdir()
+    (tmp_path / "ansible/slow.yml").write_text(
+        "- hosts: all\n  gather_facts: false\n  tasks:\n"
+        "    - {ansible.builtin.command: sleep 60, changed_when: false, failed_when: false, "
+        "timeout: 3}\n"
+    )
+    plugins = ansible_query.ROOT / "ansible/collections"
+    (tmp_path / "ansible.cfg").write_text(f"[defaults]\ncollections_path = {plugins}\n")
+    (tmp_path / "hosts.yml").write_text(
+        "all: {hosts: {n1: {ansible_connection: local, "
+        "ansible_python_interpreter: /usr/bin/python3}}}\n"
+    )
+    monkeypatch.setattr(ansible_query, "ROOT", tmp_path)
+    found = ansible_query.ask(
+        tmp_path / "hosts.yml", "slow.yml", ["n1"], "stdout", answer_seconds=3
+    )
+    said = "n1: did not answer within 3 s; see what hangs there, such as a file server that is away"
+    assert found == ansible_query.Found({}, [said], is_late=True)
 
 
 def said_by(result: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> ansible_query.Found:
