@@ -381,6 +381,19 @@ class TestCollect:
         os.utime(own, (0, 0))
         assert run("gc") == (0, "", "")
 
+    def test_what_a_modulefile_below_a_linked_folder_names_stays(self, cluster, run, tmp_path):
+        """Lmod follows such links; one that leads in a circle ends."""
+        old = replaced(cluster, days=30)
+        own = tmp_path / "site/tools"
+        own.mkdir(parents=True)
+        (own / "mine.lua").write_text(f'prepend_path("PATH", "{old}/bin")\n')
+        (own / "up").symlink_to(cluster.apps / "modules")
+        (cluster.apps / "modules/site").symlink_to(tmp_path / "site")
+        assert run("gc") == (0, "", "")
+        assert old.is_dir()
+        (own / "mine.lua").unlink()
+        assert run("gc") == (0, f"{old}: removed\n", "")
+
     def test_what_another_release_is_built_on_stays_as_long_as_that_one(self, cluster, run):
         base = cluster.release(PYTHON, OLD, days=30)
         cluster.release(PYTHON, NEW, days=20)

@@ -106,7 +106,14 @@ def named_in_modulefiles(settings: Settings) -> set[str]:
         # What a folder names that can't be read is not known.
         raise error
 
-    for above, _, names in os.walk(settings.modules, onerror=refuse):
+    seen = set()
+    # Lmod follows links to folders too, and they may lead in a circle.
+    for above, below, names in os.walk(settings.modules, onerror=refuse, followlinks=True):
+        place = os.stat(above)
+        if (place.st_dev, place.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((place.st_dev, place.st_ino))
         for name in names:
             named |= named_in(os.path.join(above, name))
     return named
