@@ -184,8 +184,13 @@ def _asked(
     return answer["stdout"], answer["stderr"], answer["rc"]
 
 
-def wanted_of(definition: Definition, inventory: Path) -> dict[str, tuple[str, bool]]:
-    """Return the folder of each module's release, and whether the play builds it.
+Wanted = Mapping[str, tuple[str | None, bool]]
+"""Each module of the definition -> folder of its release, and whether the play builds it; None: it
+has no release."""
+
+
+def wanted_of(definition: Definition, inventory: Path) -> Wanted:
+    """Return what the definition asks for.
 
     Ends the program if a file of requirements can't be read.
     """
@@ -196,44 +201,48 @@ def wanted_of(definition: Definition, inventory: Path) -> dict[str, tuple[str, b
         raise _stop(str(error), WRONG) from None
     made = releases(cluster.software, cluster.storage.apps.path, cluster.os, texts)
     modules = cluster.software.modules
-    wanted = {}
+    wanted: dict[str, tuple[str | None, bool]] = {}
     for module, release in made.items():
         name, _, version = module.rpartition("/")
-        if release.command is not None:
-            wanted[module] = (release.root, modules[name][version].built)
+        root = None if release.command is None else release.root
+        wanted[module] = (root, modules[name][version].built)
     return wanted
 
 
-def table(report: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, tuple[str, bool]]) -> Table:
+def table(report: Mapping[str, Mapping[str, Any]], wanted: Wanted) -> Table:
     """Return a line for each module.
 
     Args:
         report: Of the program: module -> what users load, and its releases.
-        wanted: Module -> folder of the release that the definition asks for, and whether the play
-            builds it.
+        wanted: Of the definition.
 
     """
     grid = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
     for module in sorted({*report, *wanted}):
         there = report.get(module, {"published": None, "releases": []})
-        root, by_play = wanted.get(module, (None, False))
+        asked = wanted.get(module)
+        root = asked[0] if asked else None
         if root is None and there["published"] is None:
-            continue  # only releases that gc has not removed yet
+            continue  # no releases, or only those that gc has not removed yet
         grid.add_row(
             module,
             _name(there["published"]),
             _name(root),
-            _deed(there["published"], there["releases"], root, by_play=by_play),
+            _deed(there["published"], there["releases"], asked),
         )
     return grid
 
 
-def _deed(published: str | None, there: list[str], root: str | None, *, by_play: bool) -> str:
+def _deed(published: str | None, there: list[str], asked: tuple[str | None, bool] | None) -> str:
     """Return what publish, or the next run of site.yml, does about a module."""
-    if root is None:
+    if asked is None:
         return "removes the modulefile"
+    root, by_play = asked
+    if root is None:
+        return "replaces the modulefile"
     if root == published:
-        return "nothing"
+        # What else is in its modulefile may have changed: `publish --check` shows that.
+        return "no other release"
     if root in there:
         return "publishes it"
     if by_play:

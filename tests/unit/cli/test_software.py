@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -61,7 +62,7 @@ STATES = {
         [Path(OLD).name, NEW, "builds and publishes it"],
     ),
     "taken back": (module(OLD, OLD, ROOT), [Path(OLD).name, NEW, "publishes it"]),
-    "as it should be": (module(ROOT, OLD, ROOT), [NEW, NEW, "nothing"]),
+    "as it should be": (module(ROOT, OLD, ROOT), [NEW, NEW, "no other release"]),
 }
 
 
@@ -86,6 +87,21 @@ def test_a_module_that_left_the_definition_loses_its_modulefile(shown) -> None:
     rows = shown(answer(**{left: module(OLD, OLD), collected: module(None, OLD)}))[1]
     assert rows[left] == [Path(OLD).name, "-", "removes the modulefile"]
     assert collected not in rows
+
+
+def test_a_module_that_is_no_longer_built_gets_another_modulefile() -> None:
+    data = definition.load(LAB)
+    modules = data.cluster.software.modules
+    name, _, version = PYTHON.rpartition("/")
+    own = modules[name][version].model_copy(update={"build": None, "root": "/opt/python"})
+    software_of = data.cluster.software.model_copy(
+        update={"modules": {**modules, name: {**modules[name], version: own}}}
+    )
+    changed = data.cluster.model_copy(update={"software": software_of})
+    wanted = software.wanted_of(replace(data, cluster=changed), LAB)
+    grid = software.table({PYTHON: module(OLD, OLD)}, wanted)
+    rows = zip(*(column.cells for column in grid.columns), strict=True)
+    assert (PYTHON, Path(OLD).name, "-", "replaces the modulefile") in rows
 
 
 class CloudController:
