@@ -15,7 +15,8 @@ import pytest
 
 CONTENT = os.urandom(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-PART = f".train.tar.{SHA256[:16]}.{os.geteuid()}.part"
+MARK = hashlib.sha256(f"train.tar {SHA256}".encode()).hexdigest()[:32]
+PART = f".{MARK}.{os.geteuid()}.part"
 
 
 class FileServer:
@@ -221,6 +222,31 @@ def test_a_part_of_another_file_is_not_continued(
     server.content = CONTENT
     assert stage() == 0
     assert (tmp_path / "data/train.tar").read_bytes() == CONTENT
+
+
+def test_a_file_may_have_the_longest_name_of_the_file_system(
+    server: FileServer, tmp_path: Path, pauses: list[float]
+) -> None:
+    from muster_models.data import main
+
+    name = "n" * 255
+    words = ["stage", server.url.replace("train.tar", name), str(tmp_path), "--sha256", SHA256]
+    server.faults = [("cut", 1000), *[500] * 6]
+    assert main(words) == 1
+    assert main(words) == 0
+    assert server.ranges[-1] == "bytes=1000-"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_two_files_of_the_same_content_do_not_meet(
+    stage: Callable[..., int], server: FileServer, tmp_path: Path
+) -> None:
+    server.faults = [("cut", 1000), *[500] * 6]
+    assert stage() == 1
+    server.url = server.url.replace("train.tar", "copy.tar")
+    assert stage() == 0
+    assert (tmp_path / "data/copy.tar").read_bytes() == CONTENT
+    assert there(tmp_path) == sorted([PART, "copy.tar"])
 
 
 def test_a_server_that_knows_no_parts_sends_it_all(

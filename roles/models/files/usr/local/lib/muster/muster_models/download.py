@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Downloads by HTTP: a file is at its place whole and checked, or it is not there.
 
-What has come of a file lies beside its place (`.NAME.DIGEST.USER.part`, with the user's number) and
-the next run of the same user goes on from there: another one may not write to it. A server that
-fails for a while is asked again, up to `TRIES` times without a byte that had not come before.
+What has come of a file lies beside its place (`.DIGEST.USER.part`, with a digest of its name and of
+which file it is, and the user's number) and the next run of the same user goes on from there:
+another one may not write to it. A server that fails for a while is asked again, up to `TRIES` times
+without a byte that had not come before.
 """
 
 import errno
@@ -120,9 +121,10 @@ def bring(source: Source, target: str, at: int, progress: Progress) -> bool:
     """
     folder, name = os.path.split(target)
     # Without a digest its address says which one it is: that of a bucket has the generation.
-    url_digest = hashlib.sha256(source.url.encode()).hexdigest()
-    mark = (source.digest.value if source.digest else url_digest)[:16]
-    part = f".{name}.{mark}.{os.geteuid()}.part"
+    which = source.digest.value if source.digest else source.url
+    # The name itself may be as long as a file system takes.
+    mark = hashlib.sha256(f"{name} {which}".encode()).hexdigest()[:32]
+    part = f".{mark}.{os.geteuid()}.part"
     try:
         with durable.locked(
             f"{part}.lock", waits=lambda: say(f"{target}: another one brings it"), folder=at
