@@ -386,7 +386,7 @@ class FileSystem:
             raise DiskError(
                 f"{self.device} holds {held}, and not what belongs there ({ours}); attach "
                 "another disk, or, if nothing on it is needed, "
-                f"blkdiscard --zeroout {self.device} and run again"
+                f"wipefs --all {self.device} && blkdiscard --zeroout {self.device}, and run again"
             )
         if held is None:
             self.refuse_content()
@@ -411,8 +411,8 @@ class FileSystem:
             raise DiskError(
                 f"{self.device} holds something that is no file system any more, so it is not "
                 "formatted: repair it (e2fsck; mke2fs -n says where copies of a lost superblock "
-                f"are), or, if nothing on it is needed, blkdiscard --zeroout {self.device} and run "
-                "again"
+                f"are), or, if nothing on it is needed, blkdiscard --zeroout {self.device}, and "
+                "run again"
             )
 
     def can_grow(self) -> bool:

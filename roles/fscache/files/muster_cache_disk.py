@@ -80,12 +80,12 @@ class Device:
         if held not in (None, OURS):
             raise DiskError(
                 f"{self.path} holds {held}, so it is not formatted; if nothing on it is needed, "
-                f"blkdiscard --zeroout {self.path} and run again"
+                f"wipefs --all {self.path} && blkdiscard --zeroout {self.path}, and run again"
             )
         if held is None and not is_zero(self.path):
             raise DiskError(
                 f"{self.path} holds something that is no file system, so it is not formatted; if "
-                f"nothing on it is needed, blkdiscard --zeroout {self.path} and run again (a node "
+                f"nothing on it is needed, blkdiscard --zeroout {self.path}, and run again (a node "
                 "in the cloud: power it down, and SLURM makes another)"
             )
         if held is None or not is_sound(self.path):

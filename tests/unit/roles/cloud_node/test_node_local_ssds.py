@@ -106,7 +106,8 @@ def test_anything_else_is_refused(
 ) -> None:
     devices = attach("", content)
     with pytest.raises(
-        ssds.DiskError, match=f"^{devices[1]} holds .* blkdiscard --zeroout {devices[1]}"
+        ssds.DiskError,
+        match=f"^{devices[1]} holds .* wipefs --all {devices[1]} && blkdiscard --zeroout {devices[1]},",
     ):
         ssds.main(2)
     assert called(tmp_path) == []
@@ -119,7 +120,7 @@ def test_what_libblkid_does_not_know_is_refused(
     devices = attach(MEMBER, "bytes of somebody")
     (tmp_path / "bin/blkid").write_text(BLKID.replace("test -s", "grep -q TYPE"))
     with pytest.raises(
-        ssds.DiskError, match=f"^{devices[1]} holds something .* --zeroout {devices[1]} and"
+        ssds.DiskError, match=f"^{devices[1]} holds something .* --zeroout {devices[1]}, and"
     ):
         ssds.main(2)
     assert called(tmp_path) == []

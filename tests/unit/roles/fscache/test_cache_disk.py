@@ -68,7 +68,7 @@ def test_a_disk_with_anything_on_it_that_libblkid_does_not_know_is_refused(
         list(program.Device(device).provide(act=act))
     assert str(refusal.value) == (
         f"{device} holds something that is no file system, so it is not formatted; if nothing on "
-        f"it is needed, blkdiscard --zeroout {device} and run again (a node in the cloud: power it "
+        f"it is needed, blkdiscard --zeroout {device}, and run again (a node in the cloud: power it "
         "down, and SLURM makes another)"
     )
     assert commands == []
@@ -79,6 +79,9 @@ def test_what_is_known_is_named_with_what_makes_the_disk_blank(
 ) -> None:
     device = disk(tmp_path)
     monkeypatch.setattr(program, "content", lambda _: program.Content("ext4", "photos"))
-    with pytest.raises(program.DiskError, match=f"ext4 labelled photos.*--zeroout {device} and"):
+    with pytest.raises(
+        program.DiskError,
+        match=f"ext4 labelled photos.*wipefs --all {device} && .*--zeroout {device}, and",
+    ):
         list(program.Device(device).provide(act=True))
     assert commands == []

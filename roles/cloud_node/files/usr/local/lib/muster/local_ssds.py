@@ -79,7 +79,8 @@ def plan(members: Mapping[str, tuple[set[str], Content | None]]) -> tuple[str | 
         if holds not in (None, MEMBER):
             raise DiskError(
                 f"{device} holds {holds}, so it joins no array; if nothing on it is needed, "
-                f"blkdiscard --zeroout {device} and restart muster-cache-disk"
+                f"wipefs --all {device} && blkdiscard --zeroout {device}, and restart "
+                "muster-cache-disk"
             )
     arrays = {array for held, _ in members.values() for array in held}
     if len(arrays) == 1 and all(held for held, _ in members.values()):
@@ -100,7 +101,7 @@ def array(ssds: list[str]) -> str:
         if holds is None and not is_zero(device):
             raise DiskError(
                 f"{device} holds something that libblkid does not know, so it joins no array; if "
-                f"nothing on it is needed, blkdiscard --zeroout {device} and restart "
+                f"nothing on it is needed, blkdiscard --zeroout {device}, and restart "
                 "muster-cache-disk"
             )
     for half in halves:
