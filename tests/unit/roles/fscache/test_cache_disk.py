@@ -68,8 +68,8 @@ def test_a_disk_with_anything_on_it_that_libblkid_does_not_know_is_refused(
         list(program.Device(device).provide(act=act))
     assert str(refusal.value) == (
         f"{device} holds something that is no file system, so it is not formatted; if nothing on "
-        f"it is needed, blkdiscard --zeroout {device}, and run again (a node in the cloud: power it "
-        "down, and SLURM makes another)"
+        f"it is needed, blkdiscard --zeroout {device}, and run again (a node in the cloud: power "
+        "it down, and SLURM makes another)"
     )
     assert commands == []
 
