@@ -1,6 +1,6 @@
 """The permissions of the controller and of people in Google Cloud, as few as possible; pure.
 
-pulumi/ grants them, and the tests of the autoscaler have no others.
+pulumi/ grants them.
 """
 
 from collections.abc import Sequence

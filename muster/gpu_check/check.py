@@ -40,7 +40,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine to check: the one that this runs on, or a stand-in of a test."""
+    """The machine to check: the one that this runs on, or another root folder."""
 
     root: Path = Path("/")
     path: str = os.environ.get("PATH", os.defpath)

@@ -50,7 +50,7 @@ class Cloud:
         secrets: str = SECRETS,
         opener: Callable[..., http.client.HTTPResponse] | None = None,
     ) -> None:
-        """`opener`: what opens a urllib request; tests give their machine an address by it."""
+        """`opener`: what opens a urllib request, by default one without a proxy."""
         self.metadata = metadata
         self.storage = storage
         self.secrets = secrets

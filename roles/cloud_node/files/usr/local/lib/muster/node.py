@@ -102,7 +102,7 @@ class Node:
         secrets: str = SECRETS,
         owner: str = "munge",
     ) -> None:
-        """Name what a test replaces; `owner` is the user whom the key belongs to."""
+        """Take the root folder, the services' addresses and the user whom the key belongs to."""
         self.root = root
         self.metadata = metadata
         self.secrets = secrets

@@ -63,7 +63,7 @@ class Notice:
     """What the metadata server says: whether Google preempts the VM."""
 
     def __init__(self, metadata: str = METADATA) -> None:
-        """Name what a test replaces."""
+        """Take the address of the metadata server; the default is Google's."""
         self.address = urlsplit(f"{metadata}instance/preempted")
         # No value has the etag 0: the first answer comes at once.
         self.etag = "0"
@@ -113,7 +113,7 @@ class Node:
     """A node as SLURM has it; `run` gets the words of a command and returns its output."""
 
     def __init__(self, name: str, run: Callable[[list[str]], str], proc: str = "/proc") -> None:
-        """Name what a test replaces."""
+        """Take the node's name, what runs a command, and where the kernel lists processes."""
         self.name = name
         self.run = run
         self.proc = proc

@@ -139,7 +139,7 @@ class Scratch:
     """The folder that holds the jobs' folders."""
 
     def __init__(self, root: str, booted: float | None = None) -> None:
-        """Name what a test replaces."""
+        """Take the folder and when the machine booted; the kernel says when, by default."""
         self.root = root
         self.booted = boot_time() if booted is None else booted
 

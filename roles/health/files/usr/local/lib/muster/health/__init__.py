@@ -3,7 +3,7 @@
 
 `main` asks SLURM and systemd what the node should have and runs the commands that look at it
 (`commands`). What they said becomes findings (`storage`, `gpus`, `xids`), and those what is done to
-the node (`record`): without side effects, so the tests give them text.
+the node (`record`): functions of text, without side effects.
 
 Python's standard library alone: it runs with the system's Python 3.10 and later.
 """

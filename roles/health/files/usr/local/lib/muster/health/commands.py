@@ -32,7 +32,7 @@ class Commands:
     """
 
     def __init__(self, folder: str, path: str = PATH) -> None:
-        """Name what a test replaces."""
+        """Take the folder of what outlives a check, and where commands are found."""
         self.folder = folder
         self.environment = {"PATH": path, "LC_ALL": "C"}
         if "SLURM_CONF" in os.environ:

@@ -42,7 +42,7 @@ class Check:
         total_s: float = TOTAL_S,
         ask_s: float = ASK_S,
     ) -> None:
-        """Name what a test replaces."""
+        """Take the machine to check and the time for it; the defaults are those of this node."""
         self.commands = commands
         self.root = root
         self.node = node or os.environ.get("SLURMD_NODENAME") or _host()

@@ -58,7 +58,7 @@ class Driver:
         root: str = "/",
         run: "Callable[..., subprocess.CompletedProcess[str]]" = subprocess.run,
     ) -> None:
-        """Name what a test replaces."""
+        """Take the root folder and what runs a command; the defaults are the real ones."""
         self.root = root
         self._run = run
 
