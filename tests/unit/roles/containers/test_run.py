@@ -145,7 +145,7 @@ def test_an_image_that_did_not_unpack_is_not_kept(
     [
         ("write /x: no space left on device", "takes no more files (the disk is full)"),
         ("write /x: disk quota exceeded", "takes no more files (a quota is full)"),
-        ("exec: newuidmap: not found", "you have no numbers for containers on this node"),
+        ("exec: newuidmap: not found", "you have no subordinate UIDs on this node"),
         ("cannot clone: Operation not permitted", "this node lets nobody run containers"),
         ("unexpected EOF", "could not be unpacked: unexpected EOF; pull it again"),
     ],

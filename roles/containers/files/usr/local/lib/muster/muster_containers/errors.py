@@ -95,7 +95,7 @@ def of_unpacking(text: str, image: str, folder: str) -> ContainerError:
         return error
     if _has(said, _NO_RANGES):
         return ContainerError(
-            "you have no numbers for containers on this node (/etc/subuid): have an administrator "
+            "you have no subordinate UIDs on this node (/etc/subuid): have an administrator "
             "add you to users.people of the definition and run site.yml"
         )
     if "user namespace" in said or "operation not permitted" in said or "clone" in said:
