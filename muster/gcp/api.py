@@ -317,7 +317,7 @@ class Compute:
                     "timeout",
                 )
             time.sleep(next(delays))
-            operation = bounded.get(f"{_place(operation)}/operations/{operation['name']}")
+            operation = bounded.get(f"{scope_of(operation)}/operations/{operation['name']}")
         errors = (operation.get("error") or {}).get("errors") or []
         if errors:
             raise CloudError(
@@ -347,8 +347,8 @@ class Compute:
         return [item for page in self._pages(path, **query) for item in page.get(key, [])]
 
 
-def _place(operation: dict[str, Any]) -> str:
-    """Where an operation is found: `zones/Z`, `regions/R` or `global`."""
+def scope_of(operation: dict[str, Any]) -> str:
+    """The scope of an operation: `zones/Z`, `regions/R` or `global`."""
     for collection in ("zone", "region"):
         if collection in operation:
             return f"{collection}s/{last(operation[collection])}"

@@ -12,7 +12,7 @@ from typing import Any
 from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
-from muster.gcp.api import PAGE, CloudError, last
+from muster.gcp.api import PAGE, CloudError, scope_of
 
 log = logging.getLogger("muster")
 
@@ -201,11 +201,3 @@ class _Scope:
             except Exception:
                 # The others that wait must hear of their ends.
                 log.exception("unexpected error")
-
-
-def scope_of(operation: Operation) -> str:
-    """The scope of an operation: `zones/Z`, `regions/R` or `global`."""
-    for collection in ("zone", "region"):
-        if collection in operation:
-            return f"{collection}s/{last(operation[collection])}"
-    return "global"
