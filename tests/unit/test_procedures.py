@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from documentation import ROOT, Block, Page
+from documentation import ROOT, Block, Page, merged
 
 from muster import secrets
 from muster.definition import Definition, load
@@ -44,12 +44,6 @@ def changed(folder: Path, block: Block) -> Definition:
     new = merged(old, yaml.safe_load(block.text))
     file.write_text(yaml.safe_dump(new, sort_keys=False))
     return load(folder)
-
-
-def merged(old: object, new: object) -> object:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return old | {key: merged(old.get(key), value) for key, value in new.items()}
-    return new
 
 
 def test_a_change_of_memory_changes_what_the_page_names(lab: Path) -> None:

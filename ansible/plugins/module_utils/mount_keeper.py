@@ -31,10 +31,10 @@ from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     unit_text,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
 from ansible_collections.muster.slurm.plugins.module_utils.unit_files import (
     UNITS,
     File,
-    read_text,
     write_text,
 )
 

@@ -12,7 +12,7 @@ from typing import NoReturn, TypedDict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.commands import run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
-from ansible_collections.muster.slurm.plugins.module_utils.unit_files import read_text
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
 
 OPTIONS = {
     "name": {"type": "str", "required": True},

@@ -3,17 +3,10 @@
 
 import os
 
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
+
 UNITS = "/etc/systemd/system"
 WANTS = f"{UNITS}/remote-fs.target.wants"
-
-
-def read_text(path: str) -> str | None:
-    """Return the text at `path`, or None."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return None
 
 
 def write_text(path: str, text: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.commands import output, run
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
 
 DOCUMENTATION = r"""
 module: apt_source
@@ -91,7 +92,7 @@ def stanza(uri: str, suites: str, components: str, key: str | None) -> str:
 
 
 def wanted_stanzas(
-    targets: list[dict[str, str]], components: list[str], read: Callable[[str], str]
+    targets: list[dict[str, str]], components: list[str], read: Callable[[str], str | None]
 ) -> list[str]:
     """Return the paragraphs that add `components` to each suite of the distribution.
 
@@ -107,7 +108,7 @@ def wanted_stanzas(
         missing = [component for component in components if component not in there]
         if "main" in there and missing:
             path = there["main"].rpartition(":")[0]
-            key = key_of(read(path), there["main"])
+            key = key_of(read(path) or "", there["main"])
             stanzas.append(stanza(uri, release, " ".join(missing), key))
     return stanzas
 
@@ -184,15 +185,6 @@ class Source:
             )
 
 
-def read_text(path: str) -> str:
-    """Return the text at `path`; empty if there is none."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-
-
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -206,7 +198,7 @@ def main() -> None:
     )
     source = Source(module)
     try:
-        before, wanted = read_text(source.path), source.text()
+        before, wanted = read_text(source.path) or "", source.text()
         changed = before != wanted
         if not module.check_mode:
             if changed:

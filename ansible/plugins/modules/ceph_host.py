@@ -13,6 +13,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.ceph_device import (
     DeviceError,
     Volume,
 )
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
 
 DOCUMENTATION = r"""
 module: ceph_host
@@ -69,15 +70,6 @@ UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
 
 
-def text_of(path: str) -> str | None:
-    """Return the text of a file, or None."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return None
-
-
 def refusal_of_conf(text: str | None, fsid: str) -> str:
     """Return why a host with this ceph.conf (or None) is not taken; empty if it is."""
     if text is None:
@@ -100,7 +92,7 @@ def folder_of_monitor(fsid: str, name: str, cephadm: bool) -> str:
 def refusals_of_state(fsid: str, cephadm: bool) -> Iterator[str]:
     """Yield each conflict in the folders of daemons."""
     for path in sorted(glob.glob(f"{STATE}/osd/*/ceph_fsid")):
-        other = (text_of(path) or "").strip()
+        other = (read_text(path) or "").strip()
         if other != fsid:
             yield f"{os.path.dirname(path)} is an OSD of cluster {other}; remove it first"
     # cephadm has a folder per cluster.
@@ -125,7 +117,7 @@ def refusals_of_state(fsid: str, cephadm: bool) -> Iterator[str]:
 
 def refusals(fsid: str, devices: list[str], cephadm: bool = False) -> Iterator[str]:
     """Yield each reason why this host is refused."""
-    conf = refusal_of_conf(text_of(CONF), fsid)
+    conf = refusal_of_conf(read_text(CONF), fsid)
     if conf:
         yield conf
     yield from refusals_of_state(fsid, cephadm)

@@ -9,6 +9,7 @@ import tempfile
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
 
 DOCUMENTATION = r"""
 module: host_basics
@@ -149,15 +150,6 @@ def free_mib(path: str) -> int:
     return state.f_bfree * state.f_frsize // 2**20
 
 
-def read_text(path: str) -> str:
-    """Return the text at `path`, empty if there is none."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-
-
 def write(module: AnsibleModule, path: str, text: str) -> None:
     """Replace the file at `path`, keeping its owner and mode."""
     handle, temporary = tempfile.mkstemp(prefix=".muster-", dir=os.path.dirname(path))
@@ -203,10 +195,13 @@ def main() -> None:
                 "give the number, or leave the host out if DNS knows it"
             )
 
-    texts = {HOSTNAME: own_name + "\n", HOSTS: wanted_hosts(read_text(HOSTS), own_name, hosts)}
+    texts = {
+        HOSTNAME: own_name + "\n",
+        HOSTS: wanted_hosts(read_text(HOSTS) or "", own_name, hosts),
+    }
     diffs = []
     for path, after in texts.items():
-        before = read_text(path)
+        before = read_text(path) or ""
         # Some installers leave /etc/hostname without a newline at its end.
         if before == after or (path == HOSTNAME and before.strip() == own_name):
             continue

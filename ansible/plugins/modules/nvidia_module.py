@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.commands import run
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
 
 DOCUMENTATION = r"""
 module: nvidia_module
@@ -123,20 +124,11 @@ def reboot_for(state: State) -> str:
     return ""
 
 
-def read_text(path: str) -> str:
-    """Return the text at `path`; empty if there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-
-
 def last_log() -> str:
     """Return the newest log of a build."""
     logs = glob.glob("/var/lib/dkms/nvidia*/*/build/make.log")
     newest = max(logs, key=os.path.getmtime, default="")
-    return read_text(newest)
+    return read_text(newest, errors="replace") or ""
 
 
 def look(module: AnsibleModule) -> State:
@@ -159,7 +151,7 @@ def look(module: AnsibleModule) -> State:
         running,
         versions,
         frozenset(headers),
-        read_text("/sys/module/nvidia/version").strip() or None,
+        (read_text("/sys/module/nvidia/version") or "").strip() or None,
         os.path.isdir("/sys/module/nouveau"),
         dkms_states(said),
     )

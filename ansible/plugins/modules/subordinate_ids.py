@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.text_files import read_text
 
 DOCUMENTATION = r"""
 module: subordinate_ids
@@ -127,15 +128,6 @@ def warning(path: str, kept: Sequence[Range], wanted: Sequence[Range]) -> str:
     )
 
 
-def read_text(path: str) -> str:
-    """Return the text at `path`, empty if there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-
-
 def is_in_order(path: str) -> bool:
     """Whether the file is root's and all can read it."""
     state = os.lstat(path)
@@ -182,7 +174,7 @@ def main() -> None:
     path = ""
     try:
         for path in (module.params["subuid"], module.params["subgid"]):
-            before = read_text(path)
+            before = read_text(path, errors="surrogateescape") or ""
             others = [line for line in parsed(before) if line.owner not in listed]
             kept = [line for line in others if is_kept(line)]
             if kept:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confkit import keys
 
 from muster.autoscaler.reconcile.observed import Timeouts
 from muster.catalog.slurm_parameters import parameters
@@ -48,15 +49,6 @@ def cloud(version: str = "22.05", **changes: Any) -> Definition:
 
 def lines(definition: Definition, first: str) -> list[dict[str, str]]:
     return [line for line in parse(render(definition).slurm_conf) if first in line]
-
-
-def keys(definition: Definition) -> dict[str, str]:
-    return {
-        key: value
-        for line in parse(render(definition).slurm_conf)
-        if not line.keys() & {"NodeName", "PartitionName"}
-        for key, value in line.items()
-    }
 
 
 def test_nodes_are_named_after_cluster_and_set_and_counted_from_0():

@@ -4,13 +4,12 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from confkit import keys
 
 from muster.definition import Definition, validate
 from muster.definition.definition import cloud_hosts
 from muster.definition.schema.cluster import PACKAGED_SLURM, Cluster
 from muster.gcp import builder_vm
-from muster.render.slurm import render
-from muster.render.slurm.conf_syntax import parse
 
 CLOUD: dict[str, Any] = {
     "name": "slurm10",
@@ -35,15 +34,6 @@ def cloud(version: str = "22.05", profile: str | None = None) -> Definition:
     if profile:
         data["scheduling"] = {"profile": profile}
     return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
-
-
-def keys(definition: Definition) -> dict[str, str]:
-    return {
-        key: value
-        for line in parse(render(definition).slurm_conf)
-        if not line.keys() & {"NodeName", "PartitionName"}
-        for key, value in line.items()
-    }
 
 
 def options(definition: Definition) -> list[str]:

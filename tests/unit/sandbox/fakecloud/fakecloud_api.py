@@ -100,3 +100,9 @@ class Api:
     @property
     def member(self) -> str:
         return f"serviceAccount:{self.email}"
+
+
+def role(api: Api, role_id: str, *permissions: str) -> str:
+    """A new custom role's name."""
+    body = {"roleId": role_id, "role": {"title": role_id, "includedPermissions": permissions}}
+    return str(api.ok("POST", f"/iam/v1/{PROJECT}/roles", body)["name"])

@@ -7,7 +7,7 @@ them. It must not change another machine, read another secret or act as another 
 from typing import Any
 
 import pytest
-from fakecloud_api import CLOUD_PLATFORM, PROJECT, Api
+from fakecloud_api import CLOUD_PLATFORM, PROJECT, Api, role
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
 CRM = f"/cloudresourcemanager/v1/{PROJECT}"
@@ -40,11 +40,6 @@ EVERYWHERE = ("compute.instances.list", "compute.zoneOperations.get")
 IMAGE = f"{PROJECT}/global/images/lab-1"
 
 
-def role(api: Api, role_id: str, permissions: tuple[str, ...]) -> str:
-    body = {"roleId": role_id, "role": {"title": role_id, "includedPermissions": permissions}}
-    return str(api.ok("POST", f"/iam/v1/{PROJECT}/roles", body)["name"])
-
-
 @pytest.fixture
 def node(lab: Caller, api: Api) -> Api:
     """The compute nodes' account; their image and template exist."""
@@ -74,12 +69,12 @@ def controller(api: Api, node: Api, without: str = "") -> Api:
     def some(permissions: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(permission for permission in permissions if permission != without)
 
-    api.grant(CRM, role(api, "lab_nodes", some(BY_NAME)), made.member, condition=MINE)
-    api.grant(CRM, role(api, "lab_lists", some(EVERYWHERE)), made.member)
+    api.grant(CRM, role(api, "lab_nodes", *some(BY_NAME)), made.member, condition=MINE)
+    api.grant(CRM, role(api, "lab_lists", *some(EVERYWHERE)), made.member)
     subnet = f"{COMPUTE}/{REGION}/subnetworks/lab"
-    api.grant(subnet, role(api, "lab_net", some(("compute.subnetworks.use",))), made.member)
+    api.grant(subnet, role(api, "lab_net", *some(("compute.subnetworks.use",))), made.member)
     account = f"/iam/v1/{PROJECT}/serviceAccounts/{node.email}"
-    api.grant(account, role(api, "lab_acts", some(("iam.serviceAccounts.actAs",))), made.member)
+    api.grant(account, role(api, "lab_acts", *some(("iam.serviceAccounts.actAs",))), made.member)
     return made
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from fakecloud_api import CLOUD_PLATFORM, NUMBER, PROJECT, Api
+from fakecloud_api import CLOUD_PLATFORM, NUMBER, PROJECT, Api, role
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
 from muster_sandbox.fakecloud import Cloud
@@ -19,12 +19,6 @@ SUBNET = f"{COMPUTE}/{REGION}/subnetworks/lab"
 def controller(lab: Caller, api: Api) -> Api:
     """An account without permissions, in a project with the subnet `lab`."""
     return api.account("controller")
-
-
-def role(api: Api, role_id: str, *permissions: str) -> str:
-    """A new custom role's name."""
-    body = {"roleId": role_id, "role": {"title": role_id, "includedPermissions": permissions}}
-    return str(api.ok("POST", f"/iam/v1/{PROJECT}/roles", body)["name"])
 
 
 def insert(caller: Api, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
