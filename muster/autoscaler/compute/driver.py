@@ -134,10 +134,7 @@ class Google:
         """The last one that was submitted."""
 
     def close(self) -> None:
-        """Stop. Operations at Google continue there, and there are no more events.
-
-        The daemon doesn't need this, as it ends with its process; tests do.
-        """
+        """Stop. Operations at Google continue there, and there are no more events."""
         self._stop.set()
         self._inserters.close()
         self._probers.close()

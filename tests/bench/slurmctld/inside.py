@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-BENCH = Path("/bench")
 STATE = Path("/var/bench")
 BOOT_S = 1.0
 PARALLEL = 4

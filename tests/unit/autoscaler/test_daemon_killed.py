@@ -43,7 +43,3 @@ def test_whenever_it_is_stopped_it_reaches_the_same_end(
     watch_operations(monkeypatch)
     wrong = run_all([KilledDaemonRun(mark, tmp_path / str(mark)) for mark in STOPPED])
     assert report(wrong) == ""
-
-
-def test_there_are_50_marks() -> None:
-    assert len(set(MARKS)) >= 50

@@ -70,7 +70,6 @@ NEW_SECRET = Step(
     {**NEW, "secretId": "lab-munge"},
     has={"name": f"{NUMBER}/secrets/lab-munge", "replication": {"automatic": {}}},
 )
-CHECKSUM = str(google_crc32c.value(b"secret"))
 CONTENT = b"bundle\r\n--not-the-boundary\0\xff"
 MD5 = base64.b64encode(hashlib.md5(CONTENT, usedforsecurity=False).digest()).decode()
 
