@@ -68,7 +68,7 @@ def definition_of_ten(lab: Lab) -> Iterator[None]:
     assert lab.on("lab-access", GPUS_OF_A_USER) == "normal|\n"
 
 
-@pytest.mark.proof("three plays on all hosts of the lab")
+@pytest.mark.proof("three runs on all hosts of the lab")
 def test_the_commands_of_the_page_bring_its_lab_to_the_hosts(lab: Lab) -> None:
     check, foresee, run = (command.line for command in PAGE.blocks("console")[0].commands)
     with definition_of_ten(lab):

@@ -117,7 +117,7 @@ def outside_of_jobs(lab: Lab) -> set[str]:
         )
 
 
-@pytest.mark.proof("a play on hosts as an older Muster left them")
+@pytest.mark.proof("a run on hosts as an older Muster left them")
 def test_a_run_ties_people_to_their_jobs_without_a_job_lost(
     lab: Lab, schedulers: None, job: str
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_run_ties_people_to_their_jobs_without_a_job_lost(
     assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
 
 
-@pytest.mark.proof("a play on hosts as an older Muster left them")
+@pytest.mark.proof("a run on hosts as an older Muster left them")
 def test_a_run_shields_the_controller_without_a_job_lost(lab: Lab, job: str) -> None:
     # As it was before administrators had homes that nodes can't write to, and people had limits.
     lab.on(

@@ -8,7 +8,7 @@ from muster_sandbox.containers import machines
 from muster_sandbox.containers.podman import podman
 
 
-@pytest.mark.proof("makes a machine for it, and two plays")
+@pytest.mark.proof("makes a machine for it, and two runs")
 def test_node_comes_and_goes_and_the_others_are_not_contacted(lab: Lab) -> None:
     ada = lab.ada
     job = ada.run(

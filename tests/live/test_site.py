@@ -81,7 +81,7 @@ def diffs(output: str) -> list[str]:
     return [line for line in output.splitlines() if re.match(r"[-+]", line)]
 
 
-@pytest.mark.proof("kills two plays and plays them again")
+@pytest.mark.proof("kills two runs and repeats them")
 @pytest.mark.parametrize(
     "is_written", [True, False], ids=["written-not-reconfigured", "in-the-module"]
 )
@@ -103,7 +103,7 @@ def test_a_partition_of_a_killed_play_is_there_after_the_next_one(
     assert f"DefaultTime={new}" in lab.ada.run("scontrol show partition ml-cpu")
 
 
-@pytest.mark.proof("kills a play and plays it again")
+@pytest.mark.proof("kills a run and repeats it")
 def test_an_account_of_a_killed_play_is_there_after_the_next_one(lab: Lab) -> None:
     shown = "sacctmgr -nP show assoc user=ada account=lab-test format=account,user"
     assert lab.on("lab-access", shown).strip() == "lab-test|ada"
@@ -155,7 +155,7 @@ def test_host_with_another_system_is_refused_first_of_all(lab: Lab) -> None:
     assert run.changed == {}
 
 
-@pytest.mark.proof("two plays; tests/unit/verify has the sentence")
+@pytest.mark.proof("two runs; tests/unit/verify has the sentence")
 def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     key = "/etc/munge/munge.key"
     lab.on("lab-cpu-02", f"head -c 128 /dev/urandom >{key}; systemctl restart munge")
@@ -170,7 +170,7 @@ def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     assert repaired.changed_tasks[0] == "munge : Write the key and the options [lab-cpu-02]"
 
 
-@pytest.mark.proof("plays three roles again, for a change that is rare")
+@pytest.mark.proof("runs three roles again, for a change that is rare")
 def test_changed_database_password_keeps_the_accounts(lab: Lab) -> None:
     before = lab.on("lab-access", "sacctmgr -nP show assoc format=account,user")
     secrets = lab.instance.folder / "group_vars/all/secrets.yml"
@@ -182,7 +182,7 @@ def test_changed_database_password_keeps_the_accounts(lab: Lab) -> None:
     assert lab.on("lab-access", "sacctmgr -nP show assoc format=account,user") == before
 
 
-@pytest.mark.proof("two plays; the role `users` removes a person in `make molecule`")
+@pytest.mark.proof("two runs; the role `users` removes a person in `make molecule`")
 def test_removed_person_can_no_longer_log_in(lab: Lab) -> None:
     person = "      bob: {uid: 20002, groups: [ml-users], email: bob@example.org}\n"
     text = lab.definition.read_text(encoding="utf-8")

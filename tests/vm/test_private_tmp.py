@@ -12,7 +12,7 @@ from waiting import until
 
 from muster_sandbox.containers import base_image
 
-pytestmark = pytest.mark.proof("three emulated machines, and plays under jobs")
+pytestmark = pytest.mark.proof("three emulated machines, and runs under jobs")
 
 ROLES = "munge,health,scratch,slurmctld,slurmd"
 BASE = "/scratch/.private-tmp"
