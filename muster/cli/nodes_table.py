@@ -17,7 +17,7 @@ _STYLES: Mapping[Stage, str] = (
     dict.fromkeys(IN_SERVICE, "green")
     | dict.fromkeys(POWERING_UP, "yellow")
     | dict.fromkeys(
-        (Stage.STUCK, Stage.DOWN, Stage.NOT_RESPONDING, Stage.MISSING, Stage.RELEASED), "red"
+        (Stage.STUCK, Stage.DOWN, Stage.NOT_RESPONDING, Stage.VERIFYING, Stage.RELEASED), "red"
     )
 )
 
@@ -61,7 +61,7 @@ def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
 def _price(view: View) -> float | None:
     """US dollars per hour of a node's VM; None without a VM or a known price."""
     # The prices are those of machine types, without GPUs that are attached.
-    if view.gpus or view.stage in (Stage.OFF, Stage.WAITING, Stage.ASKED):
+    if view.gpus or view.stage in (Stage.OFF, Stage.WAITING, Stage.INSERTING):
         return None
     return prices().per_hour(view.machine_type, view.zone, spot=view.spot)
 

@@ -5,12 +5,12 @@ Times are when the daemon saw the change: it reads the cloud and slurmctld every
 
 from muster.autoscaler.report.lifecycle import Stage
 
-PHASES = ("made", "running", "registered")
+PHASES = ("created", "running", "registered")
 """Each lasts from the one before; the first from SLURM's request."""
 _STEP = {
     Stage.WAITING: 0,
-    Stage.ASKED: 0,
-    Stage.MADE: 1,
+    Stage.INSERTING: 0,
+    Stage.CREATED: 1,
     Stage.BOOTING: 2,
     Stage.STUCK: 2,
     Stage.IDLE: 3,
@@ -24,7 +24,7 @@ class ColdStarts:
 
     def __init__(self) -> None:
         self._times: dict[str, list[float]] = {}
-        """Node -> when it was asked for, made and running, as far as it is."""
+        """Node -> when it was asked for, created and running, as far as it is."""
 
     def reached(self, name: str, stage: Stage, now: float, asked: float) -> dict[str, float] | None:
         """Take a node's new stage; return the seconds of each phase when it is in service.

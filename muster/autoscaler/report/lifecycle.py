@@ -23,9 +23,9 @@ class Stage(StrEnum):
     OFF = "off"
     WAITING = "waiting"
     """SLURM needs it; the cloud has not been asked yet, or is asked again in a while."""
-    ASKED = "asked"
+    INSERTING = "inserting"
     """The cloud is making its VM."""
-    MADE = "made"
+    CREATED = "created"
     """Its VM is there and does not run yet."""
     BOOTING = "booting"
     """Its VM runs, and slurmd has not registered."""
@@ -41,17 +41,17 @@ class Stage(StrEnum):
     """It takes no jobs until somebody acts."""
     NOT_RESPONDING = "not responding"
     """Its VM runs, and slurmd does not answer."""
-    MISSING = "missing"
+    VERIFYING = "verifying"
     """In service, but a list lacks its VM or has it as stopped: the VM is read by its name."""
     RELEASED = "released"
     """Taken out of its jobs; SLURM has not powered it down yet."""
     GOING = "going"
     """Powered down: its VM is deleted, or about to be."""
-    STRAY = "stray"
+    ORPHAN = "orphan"
     """A VM whose node SLURM does not know."""
 
 
-POWERING_UP = frozenset({Stage.WAITING, Stage.ASKED, Stage.MADE, Stage.BOOTING, Stage.STUCK})
+POWERING_UP = frozenset({Stage.WAITING, Stage.INSERTING, Stage.CREATED, Stage.BOOTING, Stage.STUCK})
 IN_SERVICE = frozenset({Stage.IDLE, Stage.BUSY, Stage.LEAVING})
 
 
@@ -134,7 +134,7 @@ def stage(
     record = tracked.nodes.get(name, NOTHING)
     if node is None:
         vms = observed.vms.by_name.get(name)
-        return _shown(Stage.STRAY, "", vms[0].pool) if vms else None
+        return _shown(Stage.ORPHAN, "", vms[0].pool) if vms else None
     if node.power is Power.OFF and record is NOTHING and name not in observed.vms.by_name:
         # Nearly all of thousands of nodes: the quick way.
         return _off(node.reason, node.down, node.drained)
@@ -163,7 +163,7 @@ def _view(observed: ObservedState, tracked: TrackedState, node: Node, released_f
         stage = Stage.GOING
     else:
         stage = Stage.OFF
-    if stage is Stage.MADE and record.vm and not record.vm.pool:
+    if stage is Stage.CREATED and record.vm and not record.vm.pool:
         # Perhaps an earlier daemon made it.
         stage = Stage.WAITING
     flags = (node.down, node.drained, node.not_responding, node.busy, node.leaving)
@@ -173,8 +173,8 @@ def _view(observed: ObservedState, tracked: TrackedState, node: Node, released_f
 
 _STAGES = {
     Phase.WAITING: Stage.WAITING,
-    Phase.INSERTING: Stage.ASKED,
-    Phase.CREATED: Stage.MADE,
+    Phase.INSERTING: Stage.INSERTING,
+    Phase.CREATED: Stage.CREATED,
     Phase.BOOTING: Stage.BOOTING,
     Phase.STUCK: Stage.STUCK,
     Phase.RELEASED: Stage.RELEASED,
@@ -191,7 +191,7 @@ def _in_service(record: NodeRecord, node: Node) -> Stage:
     if node.down:
         return Stage.NOT_RESPONDING if is_not_responding(node) else Stage.DOWN
     if record.phase is Phase.VERIFYING:
-        return Stage.MISSING
+        return Stage.VERIFYING
     if node.leaving:
         return Stage.LEAVING
     if node.drained:

@@ -28,8 +28,8 @@ TICKS = 10
 # For people who see red and green alike the colours differ in lightness too.
 COLOURS = {
     Stage.WAITING: "#6f7782",
-    Stage.ASKED: "#fff0a8",
-    Stage.MADE: "#f7c55b",
+    Stage.INSERTING: "#fff0a8",
+    Stage.CREATED: "#f7c55b",
     Stage.BOOTING: "#7fb8e6",
     Stage.STUCK: "#b5179e",
     Stage.IDLE: "#c9e7c6",
@@ -38,10 +38,10 @@ COLOURS = {
     Stage.DRAINED: "#9d86c9",
     Stage.DOWN: "#e0555a",
     Stage.NOT_RESPONDING: "#f29a9d",
-    Stage.MISSING: "#e58a45",
+    Stage.VERIFYING: "#e58a45",
     Stage.RELEASED: "#8f1d22",
     Stage.GOING: "#d3d8de",
-    Stage.STRAY: "#1d1d1d",
+    Stage.ORPHAN: "#1d1d1d",
 }
 JOB, JOB_WAITS, JOB_LOST = "#3d5a98", "url(#waits)", "url(#lost)"
 

@@ -140,8 +140,8 @@ def _node(row: Row, now: float) -> str:
     said = {
         Stage.OFF: f"is off{because}",
         Stage.WAITING: f"has waited for {since} to be asked for{because}{again}",
-        Stage.ASKED: f"was requested from the cloud {since} ago ({where})",
-        Stage.MADE: f"has a VM since {since} that does not run yet ({where})",
+        Stage.INSERTING: f"was requested from the cloud {since} ago ({where})",
+        Stage.CREATED: f"has a VM since {since} that does not run yet ({where})",
         Stage.BOOTING: f"has been booting for {since} ({where})",
         Stage.STUCK: f"boots too long and is released soon ({where}){because}",
         Stage.IDLE: f"has been idle for {since} ({where})",
@@ -151,12 +151,12 @@ def _node(row: Row, now: float) -> str:
         Stage.DRAINED: f"has been drained for {since}{because}",
         Stage.DOWN: f"has been down for {since}{because}",
         Stage.NOT_RESPONDING: f"has not answered for {since} and its VM runs ({where})",
-        Stage.MISSING: (
+        Stage.VERIFYING: (
             "is in service, but a list lacks its VM or has it as stopped; it is read by its name"
         ),
         Stage.RELEASED: f"was released {since} ago{because}",
         Stage.GOING: f"was powered down {since} ago, its VM is deleted{because}",
-        Stage.STRAY: f"is a VM that no node of SLURM has; it is deleted ({where})",
+        Stage.ORPHAN: f"is a VM that no node of SLURM has; it is deleted ({where})",
     }
     return said[view.stage].replace(" ()", "")
 

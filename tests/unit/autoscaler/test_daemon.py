@@ -387,7 +387,7 @@ def test_status_file_and_event_log_show_what_happens(service: Service):
     log = history(read_log(service.events.path), 0, time.time())
     for name in names:
         stages = [span.stage.value for span in log.nodes[name]]
-        assert stages[0] == "asked" and stages[-2:] == ["idle", "going"], stages
+        assert stages[0] == "inserting" and stages[-2:] == ["idle", "going"], stages
     assert [(job.id, job.nodes) for job in log.jobs] == [(7, tuple(names))]
 
 

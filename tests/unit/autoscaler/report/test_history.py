@@ -27,8 +27,8 @@ def spans(watched, node="lab-debug-0", **when):
 def test_a_node_s_stages_follow_each_other(watched):
     cold_start(watched)
     assert spans(watched) == [
-        ("asked", 99, 105),
-        ("made", 105, 110),
+        ("inserting", 99, 105),
+        ("created", 105, 110),
         ("booting", 110, 130),
         ("busy", 130, 1000),
     ]
@@ -49,7 +49,7 @@ def test_a_node_that_is_off_is_no_row(watched):
 
 def test_only_what_is_asked_for_is_there(watched):
     cold_start(watched)
-    assert spans(watched, begin=107, end=112) == [("made", 107, 110), ("booting", 110, 112)]
+    assert spans(watched, begin=107, end=112) == [("created", 107, 110), ("booting", 110, 112)]
     assert spans(watched, begin=10, end=95) == []
 
 
@@ -139,7 +139,7 @@ def test_logs_that_were_put_aside_are_read_first(watched):
     assert [line["event"] for line in read_log(watched.log_file)] == [
         json.loads(line)["event"] for line in lines
     ]
-    assert [stage for stage, _, _ in spans(watched)] == ["asked", "made", "booting", "busy"]
+    assert [stage for stage, _, _ in spans(watched)] == ["inserting", "created", "booting", "busy"]
 
 
 def test_a_line_that_was_cut_is_left_out(watched):

@@ -22,10 +22,10 @@ LISTS = [{"at": 100 + 21 * n, **node("up busy")} for n in range(3)]
 
 CASES = {
     "off": ([node("off")], Stage.OFF),
-    "asked of the cloud at once": ([node("powering_up", **REQUEST)], Stage.ASKED),
+    "asked of the cloud at once": ([node("powering_up", **REQUEST)], Stage.INSERTING),
     "asked by the spool before SLURM's states say so": (
         [node("off", nodes_at=98), node("off", nodes_at=98, **REQUEST)],
-        Stage.ASKED,
+        Stage.INSERTING,
     ),
     "refused for its rate": (
         [
@@ -36,9 +36,9 @@ CASES = {
     ),
     "made, says Google, and the list is older": (
         [node("powering_up", **REQUEST), node("powering_up", events=["made debug-0"], vms_at=100)],
-        Stage.MADE,
+        Stage.CREATED,
     ),
-    "in the list": ([node("powering_up", "STAGING in a since 99", **REQUEST)], Stage.MADE),
+    "in the list": ([node("powering_up", "STAGING in a since 99", **REQUEST)], Stage.CREATED),
     "its VM runs": ([node("powering_up", "RUNNING in a since 99", **REQUEST)], Stage.BOOTING),
     "a VM from before is deleted first": (
         [
@@ -66,8 +66,8 @@ CASES = {
         [node("up down: Not responding", "RUNNING in a since 9")],
         Stage.NOT_RESPONDING,
     ),
-    "its VM is in no list": (LISTS[:1], Stage.MISSING),
-    "a list has its VM as stopped": ([node("up busy", "TERMINATED in a since 9")], Stage.MISSING),
+    "its VM is in no list": (LISTS[:1], Stage.VERIFYING),
+    "a list has its VM as stopped": ([node("up busy", "TERMINATED in a since 9")], Stage.VERIFYING),
     "its VM was taken back": (
         [
             node("up busy", "TERMINATED in a since 9 spot"),
@@ -88,18 +88,18 @@ def test_a_stage(case):
 
 
 def test_every_stage_has_a_case_here():
-    stray = {Stage.STRAY}
-    assert {stage for _, stage in CASES.values()} | stray == set(Stage)
+    orphan = {Stage.ORPHAN}
+    assert {stage for _, stage in CASES.values()} | orphan == set(Stage)
 
 
 def test_a_vm_without_a_node_is_shown():
     rounds = Rounds()
     vms = {"debug-9": "RUNNING in a since 99"}
     rounds.round({"at": 100, "nodes": {"debug-0": "off"}, "vms": vms})
-    assert stages(rounds.observed, rounds.tracked, {})["lab-debug-9"].stage is Stage.STRAY
+    assert stages(rounds.observed, rounds.tracked, {})["lab-debug-9"].stage is Stage.ORPHAN
 
 
-def test_before_slurmctld_is_read_no_vm_is_called_stray():
+def test_before_slurmctld_is_read_no_vm_is_called_an_orphan():
     rounds = Rounds()
     rounds.round({"at": 100, "nodes_at": 0, "vms": {"debug-9": "RUNNING in a since 99"}})
     assert stages(rounds.observed, rounds.tracked, {}) == {}
@@ -128,7 +128,7 @@ def test_a_node_that_waits_says_for_what_and_how_long():
 
 def test_a_node_that_was_refused_is_asked_for_elsewhere_and_says_why():
     view = seen(node("powering_up", **REQUEST), node("powering_up", events=[NO_ROOM]))
-    assert (view.stage, view.zone) == (Stage.ASKED, f"{REGION}b")
+    assert (view.stage, view.zone) == (Stage.INSERTING, f"{REGION}b")
     assert view.reason == f"ZONE_RESOURCE_POOL_EXHAUSTED: no room (n1 in {REGION}a)"
 
 

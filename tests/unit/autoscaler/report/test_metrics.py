@@ -27,7 +27,7 @@ def test_nodes_are_counted_by_set_and_stage(watched):
 
 def test_a_cold_start_is_measured_phase_by_phase(watched):
     cold_start(watched)
-    for phase, seconds in (("made", 6), ("running", 5), ("registered", 20)):
+    for phase, seconds in (("created", 6), ("running", 5), ("registered", 20)):
         assert watched.sample("muster_cold_start_seconds_sum", phase=phase) == seconds
         assert watched.sample("muster_cold_start_seconds_count", phase=phase) == 1
 

@@ -41,13 +41,13 @@ def lines_of(watched, event):
 
 def test_a_cold_start_is_reported_stage_by_stage(watched):
     cold_start(watched)
-    assert watched.stages() == ["asked", "made", "booting", "busy"]
-    asked, made, booting, busy = lines_of(watched, "stage")
-    assert (asked["was"], asked["since"]) == ("off", 99)
-    assert [made["for_s"], booting["for_s"], busy["for_s"]] == [6, 5, 20]
-    assert busy["cold_start_s"] == {"made": 6, "running": 5, "registered": 20}
-    assert {line["request"] for line in (asked, made, booting, busy)} == {"r100"}
-    assert {tuple(line["jobs"]) for line in (asked, made, booting, busy)} == {(7,)}
+    assert watched.stages() == ["inserting", "created", "booting", "busy"]
+    inserting, created, booting, busy = lines_of(watched, "stage")
+    assert (inserting["was"], inserting["since"]) == ("off", 99)
+    assert [created["for_s"], booting["for_s"], busy["for_s"]] == [6, 5, 20]
+    assert busy["cold_start_s"] == {"created": 6, "running": 5, "registered": 20}
+    assert {line["request"] for line in (inserting, created, booting, busy)} == {"r100"}
+    assert {tuple(line["jobs"]) for line in (inserting, created, booting, busy)} == {(7,)}
 
 
 def test_requests_and_actions_are_reported_with_their_ids(watched):
@@ -108,10 +108,10 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
     watched.round(210, events=["deleted debug-0 in b"])
     lines = grep(watched, 41)
     assert [line.get("stage", line["event"]) for line in lines] == [
-        *("request", "insert", "asked"),
+        *("request", "insert", "inserting"),
         *("insert", "refused"),
         *("inserted", "booting"),
-        *("busy", "probe", "probe", "missing"),
+        *("busy", "probe", "probe", "verifying"),
         *("release", "delete", "probed", "probed", "released"),
         "going",
         "deleted",
@@ -251,7 +251,7 @@ def test_after_a_restart_it_is_known_since_when_a_node_is_in_its_stage(watched):
     watched.round(300)
     row = watched.status.nodes["lab-debug-0"]
     assert (row.since, row.jobs, row.request) == (130, (7,), "r100")
-    assert watched.stages() == ["asked", "made", "booting", "busy"]
+    assert watched.stages() == ["inserting", "created", "booting", "busy"]
     assert [line.get("fresh") for line in lines_of(watched, "start")] == [True, None]
 
 
@@ -259,7 +259,7 @@ def test_what_changed_while_no_daemon_ran_is_reported_after_the_restart(watched)
     cold_start(watched)
     watched.restart()
     watched.round(300, nodes={"debug-0": "off"}, vms={})
-    assert watched.stages() == ["asked", "made", "booting", "busy", "off"]
+    assert watched.stages() == ["inserting", "created", "booting", "busy", "off"]
 
 
 def test_a_node_that_was_not_seen_from_its_beginning_has_no_cold_start(watched):
@@ -286,7 +286,7 @@ def test_a_vm_that_no_list_has_had_is_missing_from_the_first_new_list_on(watched
     watched.round(200, nodes={"debug-0": "up busy"}, vms={}, vms_at=100)
     assert stage(watched) == "busy"
     watched.round(201, vms_at=201, nodes_at=200)
-    assert stage(watched) == "missing"
+    assert stage(watched) == "verifying"
 
 
 def test_a_deletion_that_failed_is_over_when_lists_have_lacked_its_vm_for_20_s(watched):
@@ -333,7 +333,7 @@ def test_what_is_reported_is_true_whatever_happens(seed, observer):
             assert line.get("was", "off") == last.get(line["node"], "off")
             last[line["node"]] = line["stage"]
             reported.add(line["stage"])
-    assert {"asked", "made", "booting", "busy", "missing", "released", "going"} <= reported
+    assert {"inserting", "created", "booting", "busy", "verifying", "released", "going"} <= reported
 
 
 def large(now: float) -> ObservedState:

@@ -76,9 +76,9 @@ def test_a_price_is_shown_for_a_vm_that_exists(tmp_path, watched):
         node["zone"] = "europe-west4-a"
     watched.status_file.write_text(json.dumps(document))
     shown = muster("nodes", "--status", watched.status_file).stdout.splitlines()
-    asked, busy = shown[1].split(), shown[3].split()
+    inserting, busy = shown[1].split(), shown[3].split()
     assert "0.105" in busy
-    assert asked[2] == "asked" and "0.105" not in asked
+    assert inserting[2] == "inserting" and "0.105" not in inserting
     assert "0.21 $/h for VMs at list prices of 2026-" in "".join(shown)
 
 

@@ -89,8 +89,8 @@ NODES = {
         "lab-debug-0 has waited for 12 s to be asked for: rateLimitExceeded: slow, tried again in "
         "4 s; it is for job 7, 8.",
     ),
-    Stage.ASKED: (
-        row(Stage.ASKED, jobs=(7,)),
+    Stage.INSERTING: (
+        row(Stage.INSERTING, jobs=(7,)),
         "lab-debug-0 was requested from the cloud 12 s ago (n1-standard-2 (spot) in "
         "europe-west4-a); it is for job 7.",
     ),
