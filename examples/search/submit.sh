@@ -21,8 +21,8 @@ search=$(sbatch --parsable --hold search.sbatch) || exit 1
 search=${search%%;*}
 # Its tasks may wait for days, and parameters.jsonl may be that of another search by then.
 if ! mkdir -p "search-$search" || ! cp parameters.jsonl "search-$search"; then
-    echo "submit.sh: parameters.jsonl can't be copied to search-$search: make room there (muster-quota" \
-        "shows what you may have)" >&2
+    echo "submit.sh: parameters.jsonl can't be copied to search-$search: see above; muster-quota shows" \
+        "whether there is room" >&2
     exit 1
 fi
 scontrol release "$search" || exit 1

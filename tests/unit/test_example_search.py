@@ -258,7 +258,7 @@ def test_a_search_that_can_t_have_its_parameters_is_cancelled(folder: Path) -> N
     (folder / "search-41").write_text("no folder")
     done = run(folder, "bash", "submit.sh")
     assert done.returncode == 1
-    assert "can't be copied to search-41: make room there" in done.stderr
+    assert "can't be copied to search-41: see above" in done.stderr
     assert called(folder.parent, "scancel") == ["41"]
     assert called(folder.parent, "scontrol") == []
     assert len(called(folder.parent, "sbatch")) == 1

@@ -100,6 +100,21 @@ def test_what_was_our_array_is_recreated(ssds: ModuleType, attach: Attach, tmp_p
     assert called(tmp_path)[0].startswith("mdadm --create")
 
 
+def test_a_whole_array_is_kept_and_formatted_if_its_first_format_was_cut_off(
+    ssds: ModuleType, attach: Attach, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tmp_path / "md126"
+    whole.touch()
+    attach(MEMBER, MEMBER)
+    monkeypatch.setattr(ssds, "arrays_of", lambda _: {str(whole)})
+    ssds.main(2)
+    assert called(tmp_path) == [f"mkfs.ext4 -q -F -m 0 -L muster-cache {whole}"]
+    whole.write_text("TYPE=ext4\nLABEL=muster-cache\n")
+    ssds.main(2)
+    assert len(called(tmp_path)) == 1
+    assert (tmp_path / "local-ssds").readlink() == whole
+
+
 @pytest.mark.parametrize("content", ["TYPE=ext4\nLABEL=precious\n", "PTTYPE=gpt\n"])
 def test_anything_else_is_refused(
     ssds: ModuleType, attach: Attach, tmp_path: Path, content: str

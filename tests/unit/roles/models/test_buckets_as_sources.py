@@ -309,6 +309,19 @@ def test_a_login_that_runs_out_is_renewed(tmp_path: Path, monkeypatch: pytest.Mo
     assert files_in(tmp_path / "set") == {"a": b"one", "b": b"two"}
 
 
+def test_what_can_be_no_token_is_refused_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "secret\nsecret")
+    with told_server([]) as (host, asked):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert stage("gs://lab-data/m", tmp_path / "set") == 1
+        assert asked == []
+    said = capsys.readouterr().err
+    assert "GOOGLE_OAUTH_ACCESS_TOKEN holds no access token" in said
+    assert "secret" not in said
+
+
 def test_a_server_that_refuses_each_login_is_asked_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -95,8 +95,21 @@ def array(ssds: list[str]) -> str:
     run("udevadm", "settle", f"--timeout={WAIT_S}", seconds=COMMAND_S)
     members = {device: (arrays_of(device), content(device)) for device in ssds}
     whole, halves = plan(members)
-    if whole:
+    if whole is None:
+        create(ssds, members, halves)
+        whole = ARRAY
+    elif content(whole) is not None:
         return whole
+    # Of a new one there may be the file system of an earlier array, of which members may be
+    # missing; another's first format was cut off. muster_cache_disk.py formats neither.
+    run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", NAME, whole, seconds=COMMAND_S)
+    return whole
+
+
+def create(
+    ssds: list[str], members: Mapping[str, tuple[set[str], Content | None]], halves: list[str]
+) -> None:
+    """Create the array; refuse members that hold what is not known."""
     for device, (_, holds) in members.items():
         if holds is None and not is_zero(device):
             raise DiskError(
@@ -110,10 +123,6 @@ def array(ssds: list[str]) -> str:
     # mdadm(8): "any" lets it have the same name on each host, --run asks no question.
     shape = ("--level=0", f"--raid-devices={len(ssds)}", "--homehost=any", f"--name={NAME}")
     run("mdadm", "--create", ARRAY, *shape, "--run", *ssds, seconds=COMMAND_S)
-    # There may be the file system of an earlier array, of which members may be missing; and what
-    # is left of one, muster_cache_disk.py does not format.
-    run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", NAME, ARRAY, seconds=COMMAND_S)
-    return ARRAY
 
 
 def main(count: int) -> None:

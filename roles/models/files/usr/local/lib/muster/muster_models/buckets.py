@@ -116,8 +116,17 @@ def token() -> str | None:
 
     It comes from the person's gcloud, if they are logged in there, else from the metadata server of
     a VM, which answers those whom the VM lets ask.
+
+    Raises:
+        ModelsError: what the variable holds can be none.
+
     """
-    if given := os.environ.get(TOKEN):
+    if given := os.environ.get(TOKEN, "").strip():
+        if not (given.isascii() and given.isprintable()):
+            raise ModelsError(
+                f"{TOKEN} holds no access token; set it to what `gcloud auth print-access-token` "
+                "prints"
+            )
         return given
     return _of_gcloud() or _of_vm()
 
