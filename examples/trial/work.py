@@ -12,7 +12,7 @@ import random
 POINTS = 400_000
 """All of the data."""
 FEATURES = 10
-PASSES = 90
+PASSES = 240
 RATE = 0.001
 
 

@@ -40,7 +40,7 @@ def test_a_trial_says_what_to_ask_for_with_all_of_the_data(lab: Lab) -> None:
     until(
         lambda: ada.run(f"sacct -nXP -j {job} -o State").split() == ["COMPLETED"] * 2,
         "both slices are done",
-        seconds=150,
+        seconds=300,
     )
     said = ada.run(f"cd trial && python3 limits.py {job}")
     assert re.search(r"^#SBATCH --time=00:\d\d:00$", said, re.MULTILINE)
