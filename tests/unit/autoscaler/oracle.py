@@ -215,21 +215,33 @@ class Oracle:
     def restarted(self, now: float, lost: Collection[str], called: Mapping[str, float]) -> None:
         """A daemon starts, which must guess when SLURM asked for some of the nodes it waits for.
 
-        `lost`: their requests never came into the spool. Others are older than ResumeTimeout, and
-        may belong to an earlier start: SLURM would have given the node up, by a right clock. That
-        is an excuse, as the daemon before knew: the time counts from now, and ResumeTimeout may be
-        over before. `called`: when ResumeProgram ran for nodes; the daemon before had perhaps
-        noticed earlier that SLURM waits for them, and the time counts from this call now.
+        `lost`: their requests never came into the spool. That is an excuse, as the daemon before
+        knew: the time counts from now, and ResumeTimeout may be over before. So are requests that
+        are too old by now (`guesses`). `called`: when ResumeProgram ran for nodes; the daemon
+        before had perhaps noticed earlier that SLURM waits for them, and the time counts from this
+        call now.
         """
         for name, (asked, unreachable_s, idle_s) in self._asked.items():
-            if name in lost or now - self._resumed[name] > self.resume_s:
+            if name in lost:
                 self._asked[name] = now, self._unreachable_s, math.inf
             elif called.get(name, asked) > asked:
                 self._asked[name] = called[name], unreachable_s, idle_s
+        self.guesses(now)
         self._began, self._back_at = now, -math.inf
         self._coming.clear()
         self._known.clear()
         self._told.clear()
+
+    def guesses(self, now: float) -> None:
+        """A daemon that has started has slurmctld's first answer.
+
+        Requests that are older than ResumeTimeout by now may belong to an earlier start: SLURM
+        would have given the node up, by a right clock. That is an excuse, as the daemon before
+        knew: the time counts from now.
+        """
+        for name in self._asked:
+            if now - self._resumed[name] > self.resume_s:
+                self._asked[name] = now, self._unreachable_s, math.inf
 
     def unread(
         self, now: float, verdict_s: float, register_s: float, guessed: Mapping[str, float]

@@ -226,6 +226,7 @@ class SimSlurm:
             run.begins()
             for name in run.lost:
                 run.oracle.unnoticed(name)
+            run.oracle.guesses(run.now)
         self.known_at, self.asked_at = known_at, asked_at
         self.busy = {node.name for node in nodes if node.busy}
         run.called(STOPPED_WITH_STATES)

@@ -117,6 +117,20 @@ def test_each_daemon_that_restarts_must_guess_whose_a_request_older_than_resume_
 
 
 @pytest.mark.parametrize(
+    ("answers_at", "says"), [(310, []), (290, ["debug-0 has no verdict after 500.0 s"])]
+)
+def test_a_daemon_guesses_when_slurmctld_answers_it_first(
+    answers_at: float, says: list[str]
+) -> None:
+    oracle = Oracle(300, 100)
+    oracle.asked("debug-0", 0)
+    oracle.restarted(280, (), {"debug-0": 0})
+    oracle.guesses(answers_at)
+    oracle.released("debug-0", 500)
+    assert oracle.wrong == says
+
+
+@pytest.mark.parametrize(
     ("counted", "charged", "excused"),
     [
         ("lab-calm-1", "", True),

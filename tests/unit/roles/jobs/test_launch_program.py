@@ -611,10 +611,13 @@ def test_a_script_that_the_node_does_not_see_is_told(
 
 
 def test_a_slow_file_system_is_no_reason_to_start_nothing(
-    script: Path, monkeypatch: pytest.MonkeyPatch
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frameworks, "_TRY_TIMEOUT_S", 0.001)
-    frameworks.check(sys.executable, script)
+    monkeypatch.setattr(frameworks, "_TRY_TIMEOUT_S", 0.1)
+    interpreter = tmp_path / "python"
+    interpreter.write_text("#!/bin/sh\nexec sleep 600\n")
+    interpreter.chmod(0o755)
+    frameworks.check(str(interpreter), script)
 
 
 def test_cpus_that_srun_left_out_are_told(environment: dict[str, str]) -> None:
