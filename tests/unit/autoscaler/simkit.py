@@ -440,10 +440,14 @@ class SimulatedRun:
             self.begins_until = max(self.begun + BEGINS_S, self.now + CALM_S)
 
     def _may_have_begun(self) -> None:
-        """An idle daemon lists less often; it has begun if nothing was in the way."""
+        """An idle daemon lists less often; it has begun if nothing was in the way.
+
+        Where its first list of all zones came late, what that lacks counts from then on.
+        """
         cloud = self.cloud
         google = max(cloud.no_token_until, cloud.no_list_until, *cloud.away_until.values(), 0)
-        if self.now >= max(self.begun + BEGINS_S, google + CALM_S):
+        listed = self.listed_at + TIMEOUTS.missing_s
+        if self.now >= max(self.begun + BEGINS_S, max(listed, google) + CALM_S):
             self.begins_until = min(self.begins_until, self.now)
 
     def _woken(self, message: Message) -> None:

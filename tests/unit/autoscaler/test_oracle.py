@@ -174,6 +174,26 @@ def test_a_daemon_that_was_stopped_may_believe_one_list(
     assert run.oracle.wrong == says
 
 
+@pytest.mark.parametrize(
+    ("listed_after", "begun"),
+    [
+        # An idle daemon: a list may come later. Or its first list of all zones came late.
+        (0, True),
+        (34, False),
+        (14, True),
+    ],
+)
+def test_a_daemon_has_begun_when_lists_of_all_zones_lack_a_vm_for_long(
+    listed_after: float, begun: bool
+) -> None:
+    run = SimulatedRun(Schedule(0))
+    run.cloud.away_until[simcloud.ZONES["c"]] = run.now + 33
+    run.listed_at = run.now + listed_after if listed_after else 0
+    run.clock.time += 40
+    run._may_have_begun()
+    assert (run.begins_until <= run.now) == begun
+
+
 def test_a_lost_request_that_is_called_late_excuses_no_node_that_has_its_verdict() -> None:
     oracle = Oracle(300, 100)
     oracle.asked("calm-0", 0)
