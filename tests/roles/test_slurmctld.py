@@ -298,7 +298,7 @@ def test_a_reservation_is_changed_and_those_of_others_stay(host, converge):
     try:
         said = converge("cluster", "--tags=slurmctld_configure", reserved_minutes=90)
         assert "failed=0" in said, said
-        assert "in the definition, and kept: theirs" in " ".join(said.split())
+        assert "for absent people alone, and kept: theirs;" in " ".join(said.split())
         changed = reservations(host)
         assert changed["course"] == course | {
             "EndTime": "2036-01-07T15:30:00",

@@ -172,7 +172,11 @@ def _noted(
     ):
         # It may have run before SLURM asked: a later list says what it is. If that lacks it, it may
         # still be there.
-        return record if facts else replace(record, vm=VmFacts(observed.now))
+        if not facts:
+            older = {each.id: each.zone for each in observed.vms.by_name[vm.name]}
+            # An insert that runs may make another one.
+            record = replace(record, vm=VmFacts(observed.now, older={} if record.insert else older))
+        return record
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
