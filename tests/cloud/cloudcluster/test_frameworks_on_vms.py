@@ -1,6 +1,7 @@
 """PyTorch and TensorFlow as docs/software.md adds them, on nodes that are made for a job."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import frameworks
@@ -46,7 +47,7 @@ def _cluster(stack: Stack) -> None:
     stack.site.change(with_modules)
     up(stack)
     for folder in ("ddp", "multiworker"):
-        for path in (ROOT / "examples" / folder).iterdir():
+        for path in filter(Path.is_file, (ROOT / "examples" / folder).iterdir()):
             text = path.read_text(encoding="utf-8")
             tour.run(stack, f"cat >{path.name} <<'end of it'\n{text}end of it\n")
 
