@@ -127,7 +127,8 @@ IN_REAL_TIME = _files("unit", "example_environments", "example_workers")
 IN_REAL_TIME += "".join(
     f" tests/unit/autoscaler/test_daemon_{name}.py" for name in ("in_trouble", "killed")
 )
-LIMITS = _files("live", "fairness", "full_queue", "lab_for_ten", "priority")
+LIMITS = _files("live", "fairness", "lab_for_ten", "priority")
+FULL_QUEUE = _files("live", "full_queue")
 FRAMEWORKS = _files("live", "frameworks", "mpi", "notebook", "search", "search_environments")
 # The second file adds to the cluster of the first.
 ON_TRIXIE = _files("live", "split", "frameworks_on_trixie")
@@ -143,10 +144,12 @@ PROOF = (
     Layer(
         "cluster",
         "cluster",
-        variables=(*PROOF_ONLY, _others("live", LIMITS, FRAMEWORKS, ON_TRIXIE)),
+        variables=(*PROOF_ONLY, _others("live", LIMITS, FULL_QUEUE, FRAMEWORKS, ON_TRIXIE)),
         resource="lab",
     ),
     Layer("cluster-limits", "cluster", variables=(*PROOF_ONLY, LIMITS), resource="lab"),
+    # It bounds the seconds of sbatch.
+    Layer("full-queue", "cluster", places=PLACES, variables=(*PROOF_ONLY, FULL_QUEUE)),
     Layer("cluster-frameworks", "cluster", variables=(*PROOF_ONLY, FRAMEWORKS), resource="lab"),
     Layer("cluster-trixie", "cluster", variables=(*PROOF_ONLY, ON_TRIXIE), resource="lab"),
     Layer("engine", "engine", variables=PROOF_ONLY),

@@ -668,7 +668,7 @@ class OnController:
         self.name = lab.emulation.name
         seconds = {"settle_seconds": 30, "answer_seconds": 60, "job_seconds": 15}
         self.params = {**seconds, "jobs": verify_jobs(definition), "accounting": True}
-        self.params["max_job_nodes"] = 64
+        self.params |= {"credentials": {}, "max_job_nodes": 64}
 
     def run(self, words: list[str]) -> tuple[int, str, str]:
         done = subprocess.run(
