@@ -233,7 +233,7 @@ class Oracle:
         self._told.clear()
 
     def guesses(self, now: float) -> None:
-        """A daemon that has started has slurmctld's first answer.
+        """A daemon starts, or has the first answer of slurmctld since.
 
         Requests that are older than ResumeTimeout by now may belong to an earlier start: SLURM
         would have given the node up, by a right clock. That is an excuse, as the daemon before

@@ -8,9 +8,19 @@ import yamlkit
 from plankit import Rounds
 
 from muster.autoscaler.reconcile.apply_results import apply_results
-from muster.autoscaler.reconcile.model import Failure, Inserted, Power, Released, ReleaseNodes
+from muster.autoscaler.reconcile.model import (
+    Failure,
+    Inserted,
+    Node,
+    Power,
+    Released,
+    ReleaseNodes,
+    Vm,
+    VmList,
+)
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import TrackedState
+from muster.autoscaler.reconcile.powering_up import check_powering_up
+from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState
 
 CASES = sorted(Path(__file__).parent.joinpath("cases").glob("*.yml"))
 
@@ -53,6 +63,20 @@ def test_the_order_of_results_is_that_of_the_nodes_that_they_are_judged_in() -> 
     released = Released(ReleaseNodes(names, "", (Power.UP, False, False, False, False)), names)
     after = apply_results(ObservedState("lab", 1, events=[released]), TrackedState())
     assert [*after.changed] == [*names]
+
+
+@pytest.mark.parametrize(("insert", "older"), [("", {"7": "b"}), ("1", {})])
+def test_an_insert_that_runs_may_make_a_vm_in_another_zone(
+    insert: str, older: dict[str, str]
+) -> None:
+    vms = VmList([Vm("lab-debug-0", "b", "7", "STAGING", 100)], ["b"])
+    nodes = {"lab-debug-0": Node("lab-debug-0", Power.POWERING_UP)}
+    observed = ObservedState("lab", 501, nodes=nodes, nodes_at=501, vms=vms, vms_at=501)
+    record = NodeRecord(Phase.INSERTING, 500, Start(500, 490, 500), insert=insert)
+    tracked = TrackedState({"lab-debug-0": record}, zones=frozenset("ab"), fresh=True)
+    after = check_powering_up(observed, tracked).records["lab-debug-0"]
+    assert after.vm is not None
+    assert after.vm.older == older
 
 
 @pytest.mark.parametrize("rounds", cases())
