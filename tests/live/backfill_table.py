@@ -1,7 +1,7 @@
 """The table of docs/limits.md, "A queue of thousands": what entries of SchedulerParameters change.
 
 Run: .venv/bin/pytest tests/live/backfill_table.py [-k bookworm | -k trixie]
-As root, with podman; twenty minutes a release. Prints the rows at the end. pytest runs this file
+As root, with podman; fifteen minutes a release. Prints the rows at the end. pytest runs this file
 only if it is named.
 """
 

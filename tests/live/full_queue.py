@@ -2,7 +2,8 @@
 
 The lab of docs/limits.md on emulated nodes. No node can start one of the waiting jobs: each wants a
 whole node, and something runs on all of them. One GPU of each node is free, for whoever wants just
-one.
+one. The jobs are short, so that a pass of backfill finds a place for thousands of them: it tries
+no job for which the nodes are taken until the end of bf_window (a day, or as Muster writes it).
 """
 
 import re
@@ -16,8 +17,8 @@ PEOPLE = ("ada", "bob", "cleo", "dan", "finn", "gil", "hana", "ian", "jo")
 JOBS = 5000
 """That wait, each of its own; arrays of 1,000 tasks may come to them."""
 
-GPU = "--partition=ml-gpu --nodes=1 --gpus-per-node=4 --time=1-00:00:00"
-CPU = "--partition=ml-cpu --nodes=1 --ntasks=48 --time=1-00:00:00"
+GPU = "--partition=ml-gpu --nodes=1 --gpus-per-node=4 --time=00:05:00"
+CPU = "--partition=ml-cpu --nodes=1 --ntasks=48 --time=00:05:00"
 SUBMIT = f"""
 each=$1 jobs=0
 while [ $jobs -lt $each ]; do
@@ -46,9 +47,10 @@ class Full:
 
     def __init__(self, lab: Emulation, *, tasks: int = 0, seconds: int = 900) -> None:
         self.lab = lab
+        limit = f"--time={seconds // 60 + 5}"
         for n in (1, 2):
-            gpus = f"--partition=ml-gpu --nodelist=lab-gpu-0{n} --gpus=3 --time=1-00:00:00"
-            cpus = f"--partition=ml-cpu --nodelist=lab-cpu-0{n} --ntasks=40 --time=1-00:00:00"
+            gpus = f"--partition=ml-gpu --nodelist=lab-gpu-0{n} --gpus=3 {limit}"
+            cpus = f"--partition=ml-cpu --nodelist=lab-cpu-0{n} --ntasks=40 {limit}"
             for options in (gpus, cpus):
                 login = PEOPLE[n - 1]
                 job = self.submit(login, *options.split(), script=f"sleep {seconds}")
